@@ -1,0 +1,1 @@
+"""One module per file format; ``selfexpress.data.files`` looks them up by suffix."""

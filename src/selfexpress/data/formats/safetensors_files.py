@@ -1,0 +1,57 @@
+"""Arrays in ``.safetensors`` files; the library checks the header against the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from selfexpress.data.formats.arrays import (
+    Array,
+    Container,
+    Entry,
+    container_format,
+)
+
+# bfloat16 and the 8-bit floats have no NumPy type.
+_TYPES = {
+    "BOOL": np.bool_,
+    "U8": np.uint8,
+    "U16": np.uint16,
+    "U32": np.uint32,
+    "U64": np.uint64,
+    "I8": np.int8,
+    "I16": np.int16,
+    "I32": np.int32,
+    "I64": np.int64,
+    "F16": np.float16,
+    "F32": np.float32,
+    "F64": np.float64,
+}
+
+
+@contextmanager
+def open_safetensors(path: Path) -> Iterator[Container]:
+    """Open a file of named tensors."""
+    from safetensors import safe_open
+
+    with safe_open(path, framework="numpy") as tensors:
+        entries = {}
+        for name in tensors.keys():  # noqa: SIM118 - not a mapping
+            part = tensors.get_slice(name)
+            dtype = np.dtype(_TYPES.get(part.get_dtype(), np.object_))
+            entries[name] = Entry(tuple(part.get_shape()), dtype)
+        yield Container(entries, tensors.get_tensor)
+
+
+def write_safetensors(path: Path, name: str, array: Array) -> None:
+    """Write one named tensor."""
+    from safetensors.numpy import save_file
+
+    # The library writes the memory as it lies, whatever the strides.
+    save_file({name: np.ascontiguousarray(array)}, path)
+
+
+SAFETENSORS = container_format(open_safetensors, write_safetensors, writes_text=False)

@@ -1,0 +1,165 @@
+"""Numbers and labels in ``.csv`` files: commas, with or without a header line."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from selfexpress.data.formats.arrays import (
+    LABEL_NAMES,
+    Array,
+    Format,
+    check_unpacked_size,
+    listing,
+)
+from selfexpress.errors import DataError
+
+
+def read_rows(path: Path, name: str | None) -> Array:
+    """Return the numbers as float64: all columns, or the one of that name."""
+    header = _header(path)
+    column = None if name is None else _column_of(header or [], name, path)
+    try:
+        # A first line without values would make loadtxt warn instead of failing.
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            rows = np.loadtxt(
+                stream,
+                delimiter=",",
+                comments=None,
+                quotechar='"',
+                skiprows=0 if header is None else 1,
+                usecols=column,
+                ndmin=2,
+            )
+    except ValueError as error:
+        _explain(path, has_header=header is not None)
+        raise DataError(f"{path} must hold numbers only: {error}.") from error
+    return rows
+
+
+def read_labels(path: Path, name: str | None) -> Array:
+    """Return one label a line: whole numbers if all are, else text."""
+    lines = [line for _, line in _lines(path)]
+    if not lines:
+        return np.empty(0, dtype=np.int64)
+    first, *rest = lines
+    if len(first) > 1:
+        column = _column_of(first, name or _usual_name(first, path), path)
+        return _labels([line[column] for line in rest], path)
+    labels = [line[0] for line in rest]
+    is_numeric = all(map(_is_number, labels))
+    is_header = first[0].strip() in (*LABEL_NAMES, name) or (
+        is_numeric and not _is_number(first[0])
+    )
+    return _labels(labels if is_header else [first[0], *labels], path)
+
+
+def write_rows(path: Path, array: Array) -> None:
+    """Write numbers in their shortest exact form, one row a line, without a header."""
+    if array.ndim != 2:
+        raise DataError(
+            f"A .csv file holds rows of numbers, got an array of {array.ndim} "
+            "dimensions. Flatten each sample, or write .npy."
+        )
+    numbers = array.astype(np.uint8) if array.dtype.kind == "b" else array
+    np.savetxt(path, numbers, fmt="%s", delimiter=",")
+
+
+def write_labels(path: Path, labels: Array) -> None:
+    """Write one label a line under the header ``label``."""
+    numbers = labels.astype(np.uint8) if labels.dtype.kind == "b" else labels
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(["label"])
+        writer.writerows([label] for label in numbers.tolist())
+
+
+CSV = Format(read_rows, read_labels, write_rows, write_labels)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield (line number, cells) of each line that is not blank, all equally wide."""
+    width = 0
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        reader = csv.reader(stream)
+        for cells in reader:
+            if not any(cells):
+                continue
+            width = width or len(cells)
+            if len(cells) != width:
+                raise DataError(
+                    f"{path} must have equally many cells in each line, but line "
+                    f"{reader.line_num} has {len(cells)} and the first {width}. "
+                    "Complete or remove that line."
+                )
+            yield reader.line_num, cells
+
+
+def _header(path: Path) -> list[str] | None:
+    """Return the first line's cells if they are names, None if they are numbers."""
+    _, cells = next(_lines(path), (0, []))
+    if all(map(_is_number, cells)):
+        return None
+    if not all(cell.strip() for cell in cells):
+        raise DataError(
+            f"{path} must name every column in its header line, but column "
+            f"{1 + [cell.strip() for cell in cells].index('')} has no name. If it is "
+            "a row index, write the file without it (pandas: index=False)."
+        )
+    return cells
+
+
+def _explain(path: Path, *, has_header: bool) -> None:
+    """Raise the error that names the first line that is not all numbers."""
+    for position, (number, cells) in enumerate(_lines(path)):
+        if has_header and position == 0:
+            continue
+        for column, cell in enumerate(cells, start=1):
+            if not _is_number(cell):
+                raise DataError(
+                    f"{path} must hold numbers separated by commas, but line {number}, "
+                    f"column {column} is {cell[:40]!r}. Correct it, or drop the column."
+                )
+
+
+def _column_of(header: Sequence[str], name: str, path: Path) -> int:
+    names = [cell.strip() for cell in header]
+    if name not in names:
+        raise DataError(
+            f"{path} must hold the column that was asked for, {name!r}, but its header "
+            f"line names {listing(names)}. Name one of these."
+        )
+    return names.index(name)
+
+
+def _usual_name(header: Sequence[str], path: Path) -> str:
+    names = [cell.strip() for cell in header]
+    for candidate in LABEL_NAMES:
+        if candidate in names:
+            return candidate
+    raise DataError(
+        f"{path} must hold one column of labels, or one under a usual name "
+        f"({', '.join(LABEL_NAMES)}), but holds {listing(names)}. Name one of these."
+    )
+
+
+def _labels(cells: list[str], path: Path) -> Array:
+    if all(map(_is_number, cells)):
+        try:
+            return np.array([int(cell) for cell in cells], dtype=np.int64)
+        except ValueError:
+            return np.array([float(cell) for cell in cells])
+    # Fixed-width text: one long cell widens all of them.
+    check_unpacked_size(4 * len(cells) * max(map(len, cells)), path)
+    return np.array(cells)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,137 @@
+"""Rows to be clustered, read in blocks whatever they are stored in.
+
+Shapes: N samples, D features, K rows of a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from selfexpress.ops.self_expression import unit_rows
+
+
+@dataclass(frozen=True)
+class RowBlock:
+    """Some rows of a source and where they stand in it.
+
+    Attributes
+    ----------
+    rows : Tensor of shape (K, D)
+    index : Tensor of shape (K,), int64
+        Positions of the rows in their source.
+    """
+
+    rows: Tensor
+    index: Tensor
+
+
+@runtime_checkable
+class RowSource(Protocol):
+    """What the pipeline asks of data: its size, blocks in order, rows by position.
+
+    ``blocks`` may be called any number of times and always starts at the first row:
+    training walks the data twice a step.
+    """
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        ...
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        ...
+
+    def blocks(self, block_size: int) -> Iterator[RowBlock]:
+        """Yield all rows in order, ``block_size`` at a time; the last may be short."""
+        ...
+
+    def take(self, index: Tensor) -> Tensor:
+        """Return the rows at the given positions, in that order."""
+        ...
+
+
+class ArraySource:
+    """Rows of a tensor, a NumPy array or a ``np.memmap``.
+
+    A memory-mapped array stays on disk: only the rows of the block at hand are read.
+
+    Parameters
+    ----------
+    array : Tensor or ndarray of shape (N, D)
+    dtype : torch.dtype
+        Type of the rows handed out.
+    device : torch.device or str
+        Where the rows are handed out. A tensor that is there already is not copied.
+    """
+
+    def __init__(
+        self,
+        array: Tensor | NDArray[np.generic],
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self._array = array
+        self._dtype = dtype
+        self._device = torch.device(device)
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return int(self._array.shape[1])
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return int(self._array.shape[0])
+
+    def blocks(self, block_size: int) -> Iterator[RowBlock]:
+        """Yield all rows in order, ``block_size`` at a time; the last may be short."""
+        for start in range(0, len(self), block_size):
+            stop = min(start + block_size, len(self))
+            index = torch.arange(start, stop, device=self._device)
+            yield RowBlock(self._convert(self._array[start:stop]), index)
+
+    def take(self, index: Tensor) -> Tensor:
+        """Return the rows at the given positions, in that order."""
+        if isinstance(self._array, Tensor):
+            return self._convert(self._array[index.to(self._array.device)])
+        return self._convert(self._array[index.cpu().numpy()])
+
+    def _convert(self, rows: Tensor | NDArray[np.generic]) -> Tensor:
+        if not isinstance(rows, Tensor):
+            # A copy: torch refuses to share read-only memory without a warning.
+            rows = torch.from_numpy(np.array(rows))
+        return rows.to(device=self._device, dtype=self._dtype)
+
+
+class UnitRows:
+    """The rows of another source, each scaled to unit l2 norm as it is read."""
+
+    def __init__(self, source: RowSource) -> None:
+        self._source = source
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return self._source.n_features
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self._source)
+
+    def blocks(self, block_size: int) -> Iterator[RowBlock]:
+        """Yield all rows in order, ``block_size`` at a time; the last may be short."""
+        for block in self._source.blocks(block_size):
+            yield RowBlock(unit_rows(block.rows), block.index)
+
+    def take(self, index: Tensor) -> Tensor:
+        """Return the rows at the given positions, in that order."""
+        return unit_rows(self._source.take(index))

@@ -1,0 +1,1 @@
+"""Pure functions of tensors and sparse matrices: no state, no I/O, no randomness."""
