@@ -1,0 +1,74 @@
+"""The smallest gamma for which self-expression has anything but zeros to say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from selfexpress.data.sources import RowSource
+from selfexpress.errors import DegenerateError
+from selfexpress.ops.self_expression import without_self
+
+_MAX_ROWS = 2000
+
+
+@dataclass(frozen=True)
+class SmallestGamma:
+    """Bounds above which the convex problem has non-zero solutions.
+
+    Attributes
+    ----------
+    any_row : float
+        Below it the solution of every row is zero.
+    every_row : float
+        Above it no row's solution is zero (rows orthogonal to all others aside).
+    """
+
+    any_row: float
+    every_row: float
+
+
+def smallest_gamma(
+    source: RowSource, l1_ratio: float, *, block_size: int
+) -> SmallestGamma:
+    """Return the gammas at which coefficients start to be non-zero.
+
+    Zero solves row j exactly while ``gamma |<x_i, x_j>| <= l1_ratio`` for all
+    ``i != j``. At most 2000 rows j, evenly spaced, are looked at.
+
+    Parameters
+    ----------
+    source : RowSource
+    l1_ratio : float
+    block_size : int
+    """
+    n_rows = min(len(source), _MAX_ROWS)
+    rows = torch.arange(n_rows) * len(source) // n_rows
+    queries = source.take(rows)  # (B, D)
+    rows = rows.to(queries.device)
+    largest = queries.new_zeros(n_rows)
+    for block in source.blocks(block_size):
+        products = without_self(queries @ block.rows.T, rows, block.index).abs()
+        largest = torch.maximum(largest, products.amax(dim=1))
+    largest = largest[largest > 0]
+    if len(largest) == 0:
+        return SmallestGamma(float("inf"), float("inf"))
+    return SmallestGamma(
+        l1_ratio / float(largest.max()), l1_ratio / float(largest.min())
+    )
+
+
+def require_large_enough(gamma: float, bound: SmallestGamma) -> None:
+    """Refuse a gamma for which every coefficient of the optimum is zero."""
+    if bound.any_row == float("inf"):
+        raise DegenerateError(
+            "Some rows must not be orthogonal to each other, but all are, and no gamma "
+            "makes a coefficient non-zero. Check that X holds what it should."
+        )
+    if gamma <= bound.any_row:
+        raise DegenerateError(
+            f"gamma must exceed {bound.any_row:.4g} for any coefficient to be non-zero "
+            f"on this data, got {gamma:.4g}. Use at least {bound.every_row:.4g}, where "
+            "every row is expressed, and rather 50 times that."
+        )

@@ -1,0 +1,127 @@
+"""The self-expression objective of a batch and its gradient, computed in two ways.
+
+For a batch of B rows x_j the objective is the mean over j of
+
+    gamma/2 |x_j - sum_i c_ij x_i|^2 + sum_i r(c_ij),   i != j,
+
+with the elastic net r. Shapes: B queries, K keys of a block, D features,
+P embedding dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from selfexpress.config import TrainConfig
+from selfexpress.data.sources import RowBlock, RowSource
+from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.ops.self_expression import elastic_net
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The two parts of a batch's objective, as means over its rows.
+
+    Attributes
+    ----------
+    reconstruction : Tensor
+        Squared residual; enters the objective times gamma / 2.
+    penalty : Tensor
+        Elastic net of the coefficients.
+    """
+
+    reconstruction: Tensor
+    penalty: Tensor
+
+    def total(self, gamma: float) -> Tensor:
+        """Return the objective."""
+        return gamma / 2 * self.reconstruction + self.penalty
+
+
+GradientStep = Callable[
+    [SelfExpressiveNetwork, RowBlock, RowSource, TrainConfig], Objective
+]
+
+
+def naive_gradient(
+    network: SelfExpressiveNetwork,
+    batch: RowBlock,
+    source: RowSource,
+    config: TrainConfig,
+) -> Objective:
+    """Add the batch objective's gradient to ``network``; return the objective.
+
+    The paper's Algorithm 1: one graph over all keys, so memory grows with the source.
+    """
+    n_queries = len(batch.rows)
+    (block,) = source.blocks(len(source))
+    queries = network.query_tower(batch.rows)  # (B, P)
+    coefficients = network.block_coefficients(queries, batch, block)  # (B, N)
+    residual = batch.rows - coefficients @ block.rows  # (B, D)
+    objective = Objective(
+        residual.square().sum() / n_queries,
+        elastic_net(coefficients, config.l1_ratio) / n_queries,
+    )
+    objective.total(config.gamma).backward()
+    return Objective(objective.reconstruction.detach(), objective.penalty.detach())
+
+
+def two_pass_gradient(
+    network: SelfExpressiveNetwork,
+    batch: RowBlock,
+    source: RowSource,
+    config: TrainConfig,
+) -> Objective:
+    """Add the batch objective's gradient to ``network``; return the objective.
+
+    The paper's Algorithm 2: memory does not grow with ``len(source)``, but for one
+    bit of bookkeeping a row. Pass 1 sums the residual over the key blocks without a
+    graph and notes the active keys, those with a non-zero coefficient for some query.
+    Pass 2 builds one block's graph at a time and back-propagates it against that
+    fixed residual. A key that is not active has neither value nor gradient, so that
+    pass 2 leaves it out and is still exact.
+    """
+    n_queries = len(batch.rows)
+    queries = network.query_tower(batch.rows)  # (B, P)
+
+    residual = batch.rows.clone()  # (B, D)
+    active: list[Tensor] = []
+    with torch.no_grad():
+        for block in source.blocks(config.block_size):
+            coefficients = network.block_coefficients(queries, batch, block)  # (B, K)
+            residual -= coefficients @ block.rows
+            active.append((coefficients != 0).any(dim=0))
+
+    # Blocks see the queries as a leaf: the tower's own graph must survive every
+    # block's backward and is walked once, after the last.
+    query_leaf = queries.detach().requires_grad_()
+    penalty = residual.new_zeros(())
+    for block in _active_blocks(source, active, config.block_size):
+        coefficients = network.block_coefficients(query_leaf, batch, block)
+        fit = -config.gamma * (residual * (coefficients @ block.rows)).sum()
+        block_penalty = elastic_net(coefficients, config.l1_ratio)
+        ((fit + block_penalty) / n_queries).backward()
+        penalty += block_penalty.detach()
+    if query_leaf.grad is not None:
+        queries.backward(query_leaf.grad)
+
+    return Objective(residual.square().sum() / n_queries, penalty / n_queries)
+
+
+GRADIENT_STEPS: dict[str, GradientStep] = {
+    "naive": naive_gradient,
+    "two_pass": two_pass_gradient,
+}
+
+
+def _active_blocks(
+    source: RowSource, active: list[Tensor], block_size: int
+) -> Iterator[RowBlock]:
+    """Yield the active rows of every block that has any."""
+    for block, is_active in zip(source.blocks(block_size), active, strict=True):
+        if is_active.any():
+            yield RowBlock(block.rows[is_active], block.index[is_active])

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from problems import unit_data
+from sklearn.linear_model import ElasticNet
+
+from selfexpress.data.sources import ArraySource
+from selfexpress.errors import DegenerateError
+from selfexpress.training.gamma import (
+    SmallestGamma,
+    require_large_enough,
+    smallest_gamma,
+)
+
+
+def solve(rows, j, gamma, l1_ratio):
+    """Row j's exact coefficients by scikit-learn, in its scaling of the objective."""
+    n_features = rows.shape[1]
+    others = np.delete(rows, j, axis=0)
+    model = ElasticNet(
+        alpha=1 / (gamma * n_features),
+        l1_ratio=l1_ratio,
+        fit_intercept=False,
+        tol=1e-12,
+        max_iter=100_000,
+    )
+    return model.fit(others.T, rows[j]).coef_
+
+
+def test_bounds_are_where_exact_solutions_start_to_be_non_zero(seed):
+    rows = unit_data(12, 4, seed=seed)
+    source = ArraySource(rows, dtype=torch.float64)
+    bound = smallest_gamma(source, 0.9, block_size=5)
+    array = rows.numpy()
+    below = [solve(array, j, bound.any_row * 0.999, 0.9) for j in range(12)]
+    above = [solve(array, j, bound.any_row * 1.001, 0.9) for j in range(12)]
+    every = [solve(array, j, bound.every_row * 1.001, 0.9) for j in range(12)]
+    assert not any(c.any() for c in below)
+    assert any(c.any() for c in above)
+    assert all(c.any() for c in every)
+
+
+def test_a_gamma_below_the_bound_is_refused_with_the_one_that_works():
+    bound = SmallestGamma(any_row=1.25, every_row=4.5)
+    with pytest.raises(DegenerateError, match=r"gamma must exceed 1\.25.*got 1.*4\.5"):
+        require_large_enough(1.0, bound)
+    require_large_enough(1.3, bound)
+
+
+def test_orthogonal_rows_have_no_gamma():
+    source = ArraySource(torch.eye(4))
+    bound = smallest_gamma(source, 0.9, block_size=2)
+    with pytest.raises(DegenerateError, match="orthogonal"):
+        require_large_enough(1e9, bound)

@@ -1,0 +1,134 @@
+"""Both gradient algorithms against a literal reference, and their memory."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+
+import pytest
+import reference
+import torch
+from compare import assert_close
+from problems import small_problem
+
+from selfexpress.config import TrainConfig
+from selfexpress.training import objective
+from selfexpress.training.objective import naive_gradient, two_pass_gradient
+
+
+def assert_same_gradients(network, expected):
+    for name, parameter in network.named_parameters():
+        # Bias gradients may cancel to nothing; 1e-12 is far below their usual size.
+        assert_close(parameter.grad, expected.get_parameter(name).grad, atol=1e-12)
+
+
+# One row at a time, ragged last block, one exact block, block larger than the data.
+@pytest.mark.parametrize("block_size", [1, 7, 40, 100])
+@pytest.mark.parametrize("l1_ratio", [0.0, 0.9, 1.0])
+def test_both_gradients_equal_the_dense_reference(block_size, l1_ratio, seed):
+    network, batch, source = small_problem(seed=seed)
+    config = TrainConfig(gamma=30.0, l1_ratio=l1_ratio, block_size=block_size)
+    literal, naive = copy.deepcopy(network), copy.deepcopy(network)
+
+    rows = source.take(torch.arange(len(source)))
+    expected = reference.objective(
+        literal, rows, batch.index.tolist(), config.gamma, config.l1_ratio
+    )
+    expected.backward()
+    first = naive_gradient(naive, batch, source, config)
+    second = two_pass_gradient(network, batch, source, config)
+
+    assert_close(first.total(config.gamma), expected.detach())
+    assert_close(second.total(config.gamma), expected.detach())
+    assert_close(second.reconstruction, first.reconstruction)
+    assert_close(second.penalty, first.penalty)
+    assert_same_gradients(naive, literal)
+    assert_same_gradients(network, literal)
+
+
+def test_restriction_to_active_keys_changes_nothing(seed, monkeypatch):
+    network, batch, source = small_problem(seed=seed)
+    everything = copy.deepcopy(network)
+    config = TrainConfig(gamma=30.0, block_size=7)
+
+    restricted = two_pass_gradient(network, batch, source, config)
+    visited = []
+
+    def all_blocks(source, active, block_size):
+        visited.extend(active)
+        return source.blocks(block_size)
+
+    monkeypatch.setattr(objective, "_active_blocks", all_blocks)
+    full = two_pass_gradient(everything, batch, source, config)
+
+    assert_close(restricted.total(config.gamma), full.total(config.gamma))
+    assert_same_gradients(network, everything)
+    # The test means something only if keys were left out.
+    assert not torch.cat(visited).all()
+
+
+def test_two_pass_visits_only_active_keys_in_the_second_pass():
+    network, batch, source = small_problem(seed=0)
+    config = TrainConfig(block_size=7)
+    seen = []
+    network.key_tower.register_forward_hook(
+        lambda module, inputs, output: seen.append(
+            (len(inputs[0]), output.requires_grad)
+        )
+    )
+    two_pass_gradient(network, batch, source, config)
+
+    first = sum(n_rows for n_rows, has_graph in seen if not has_graph)
+    second = sum(n_rows for n_rows, has_graph in seen if has_graph)
+    queries = network.query_tower(batch.rows)
+    (block,) = source.blocks(len(source))
+    coefficients = network.block_coefficients(queries, batch, block)
+    assert first == len(source)
+    assert second == int((coefficients != 0).any(dim=0).sum()) < len(source)
+
+
+def test_gradient_of_an_all_zero_batch_is_zero():
+    network, batch, source = small_problem(seed=0)
+    with torch.no_grad():
+        network.threshold.fill_(1e3)
+    result = two_pass_gradient(network, batch, source, TrainConfig(gamma=2.0))
+    # Unit rows, no coefficients: the residual is the row itself.
+    assert_close(result.reconstruction, torch.tensor(1.0, dtype=torch.float64))
+    assert float(result.penalty) == 0
+    assert all(p.grad is None or not p.grad.any() for p in network.parameters())
+
+
+_PEAK = """
+import resource, sys, torch
+torch.set_num_threads(1)
+from selfexpress.config import NetworkConfig, TrainConfig
+from selfexpress.data.sources import ArraySource, RowBlock
+from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.training.objective import two_pass_gradient
+import numpy as np, tempfile, os
+n = int(sys.argv[1])
+path = sys.argv[2]
+rows = np.memmap(path, dtype=np.float32, mode="r", shape=(n, 16))
+source = ArraySource(rows)
+network = SelfExpressiveNetwork(16, NetworkConfig((256, 256), 256))
+index = torch.arange(64)
+batch = RowBlock(source.take(index), index)
+for _ in range(2):
+    two_pass_gradient(network, batch, source, TrainConfig(block_size=2048))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def test_peak_memory_of_a_two_pass_step_does_not_grow_with_the_data(tmp_path):
+    import numpy as np
+
+    peaks = []
+    for n_samples in (4_000, 32_000):
+        path = tmp_path / f"{n_samples}.bin"
+        rng = np.random.default_rng(0)
+        rng.standard_normal((n_samples, 16), dtype=np.float32).tofile(path)
+        command = [sys.executable, "-c", _PEAK, str(n_samples), str(path)]
+        result = subprocess.run(command, capture_output=True, text=True, check=True)
+        peaks.append(int(result.stdout))
+    assert peaks[1] < 1.05 * peaks[0], peaks
