@@ -1,0 +1,1 @@
+"""From a network to sparse coefficients, and from coefficients to a graph."""

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+from selfexpress.affinity.graph import build_affinity, normalize_rows
+from selfexpress.affinity.nearest_rows import by_dense_blocks, nearest_rows
+from selfexpress.errors import DegenerateWarning
+
+
+def random_rows(seed, shape=(60, 40), density=0.2):
+    rng = np.random.default_rng(seed)
+    matrix = sparse.random_array(shape, density=density, rng=rng, format="csr")
+    matrix.data -= 0.4
+    return normalize_rows(matrix)
+
+
+def search_both_ways(queries, references, **settings):
+    dense = by_dense_blocks(
+        queries, references, device="cpu", dtype=torch.float32, **settings
+    )
+    return [nearest_rows(queries, references, **settings), dense]
+
+
+def test_nearest_rows_equal_a_full_search(seed):
+    queries, references = random_rows(seed), random_rows(seed + 1000, (50, 40))
+    products = (queries @ references.T).toarray()
+    order = np.argsort(-products, axis=1)[:, :4]
+    best = np.take_along_axis(products, order, axis=1)
+    settings = {"n_neighbors": 4, "exclude_self": False}
+    for found in search_both_ways(queries, references, **settings):
+        np.testing.assert_allclose(found.similarity, np.maximum(best, 0), atol=1e-6)
+        assert (found.index == np.where(best > 0, order, -1)).all()
+
+
+def test_nearest_rows_are_nearest_in_euclidean_distance(seed):
+    rows = random_rows(seed, density=0.9)
+    dense = rows.toarray()
+    distance = np.linalg.norm(dense[:, None] - dense[None], axis=2)
+    np.fill_diagonal(distance, np.inf)
+    nearest = distance.argmin(axis=1)
+    settings = {"n_neighbors": 1, "exclude_self": True}
+    for found in search_both_ways(rows, rows, **settings):
+        assert (found.index[:, 0] == nearest).all()
+
+
+def test_fewer_neighbours_than_asked_for_are_marked():
+    rows = sparse.csr_array(np.array([[1.0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 0]]))
+    settings = {"n_neighbors": 6, "exclude_self": True}
+    for found in search_both_ways(rows, rows, **settings):
+        assert found.index[:, 0].tolist() == [1, 0, -1, -1]
+        assert (found.index[:, 1:] == -1).all()
+        assert found.similarity[:, 0].tolist() == [1, 1, 0, 0]
+
+
+def test_rows_are_scaled_to_unit_norm_and_empty_ones_stay():
+    matrix = sparse.csr_array(np.array([[3.0, 4.0], [0, 0], [0, -2]]))
+    expected = np.array([[0.6, 0.8], [0, 0], [0, -1]])
+    np.testing.assert_allclose(normalize_rows(matrix).toarray(), expected, rtol=1e-6)
+
+
+def test_symmetric_affinity_by_hand():
+    coefficients = sparse.csr_array(np.array([[0, 3.0, -4], [1, 0, 0], [0, 5, 0]]))
+    # Rows become (0, .6, .8), (1, 0, 0), (0, 1, 0); then half of |C| + |C|^T.
+    expected = np.array([[0, 0.8, 0.4], [0.8, 0, 0.5], [0.4, 0.5, 0]])
+    actual = build_affinity(coefficients, kind="symmetric")
+    np.testing.assert_allclose(actual.toarray(), expected, rtol=1e-6)
+
+
+def test_neighbour_affinity_by_hand():
+    coefficients = sparse.csr_array(
+        np.array([[0, 1.0, 0.1], [0, 1, 0.2], [0, 0.5, 1.0]])
+    )
+    # Rows 0 and 1 are each other's nearest; row 2 is nearest to row 1.
+    expected = np.array([[0, 1.0, 0], [1, 0, 0.5], [0, 0.5, 0]])
+    actual = build_affinity(coefficients, n_neighbors=1)
+    np.testing.assert_allclose(actual.toarray(), expected)
+
+
+@pytest.mark.parametrize("kind", ["symmetric", "nearest_neighbors"])
+def test_affinity_is_symmetric_without_loops(kind, seed):
+    affinity = build_affinity(random_rows(seed, (40, 40), 0.4), kind=kind)
+    assert abs(affinity - affinity.T).max() == 0
+    assert not affinity.diagonal().any()
+    assert affinity.min() >= 0
+
+
+def test_rows_without_coefficients_are_counted_in_a_warning():
+    coefficients = sparse.csr_array(np.array([[0, 1.0, 0], [1, 0, 0], [0, 0, 0]]))
+    with pytest.warns(DegenerateWarning, match="1 of 3 have none.*raise gamma"):
+        build_affinity(coefficients)

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import reference
+from compare import assert_same_partition
+from scipy import sparse
+
+from selfexpress import spectral
+from selfexpress.errors import DegenerateWarning
+from selfexpress.spectral import laplacian_eigenvectors, spectral_clusters
+
+
+def communities(seed, *, n_clusters=3, size=40, n_bridges=3):
+    """Dense groups joined by a few edges; connected."""
+    rng = np.random.default_rng(seed)
+    truth = np.repeat(np.arange(n_clusters), size)
+    same = truth[:, None] == truth[None]
+    affinity = np.where(same, rng.uniform(0.5, 1, same.shape), 0)
+    for group in range(n_clusters - 1):
+        for _ in range(n_bridges):
+            i = group * size + rng.integers(size)
+            affinity[i, (group + 1) * size + rng.integers(size)] = 0.1
+    affinity = affinity + affinity.T
+    np.fill_diagonal(affinity, 0)
+    return sparse.csr_array(affinity), truth
+
+
+def test_groups_are_found(seed):
+    affinity, truth = communities(seed)
+    assert_same_partition(spectral_clusters(affinity, 3, seed=seed).labels, truth)
+
+
+@pytest.mark.parametrize("dense_size", [0, 1000])
+def test_eigenvectors_solve_the_normalised_laplacian(dense_size, seed, monkeypatch):
+    monkeypatch.setattr(spectral, "_DENSE_SIZE", dense_size)
+    affinity, _ = communities(seed)
+    values, vectors = laplacian_eigenvectors(affinity, 5, seed=seed)
+    laplacian = reference.normalized_laplacian(affinity.toarray())
+    # The iterative solver stops at a relative 1e-6.
+    np.testing.assert_allclose(laplacian @ vectors, vectors * values, atol=1e-5)
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(5), atol=1e-8)
+    expected = np.linalg.eigvalsh(laplacian)[:5]
+    np.testing.assert_allclose(values, expected, atol=1e-6)
+
+
+def test_path_of_three_nodes_by_hand():
+    affinity = sparse.csr_array(np.array([[0, 1.0, 0], [1, 0, 1], [0, 1, 0]]))
+    values, vectors = laplacian_eigenvectors(affinity, 3, seed=0)
+    np.testing.assert_allclose(values, [0, 1, 2], atol=1e-12)
+    np.testing.assert_allclose(vectors[:, 0], [0.5, np.sqrt(0.5), 0.5])
+
+
+def test_disconnected_groups_are_found_by_the_iterative_solver(seed, monkeypatch):
+    """One eigenvalue as often as there are groups: hard for a Lanczos method."""
+    monkeypatch.setattr(spectral, "_DENSE_SIZE", 0)
+    affinity, truth = communities(seed, n_clusters=6, n_bridges=0)
+    clusters = spectral_clusters(affinity, 6, seed=seed)
+    assert clusters.n_components == 6
+    np.testing.assert_allclose(clusters.eigenvalues, 0, atol=1e-6)
+    assert_same_partition(clusters.labels, truth)
+
+
+def ring(size):
+    """A cycle: its second eigenvalue is close to the first."""
+    nodes = np.arange(size)
+    edges = (np.ones(size), (nodes, (nodes + 1) % size))
+    directed = sparse.csr_array(edges, shape=(size, size))
+    return directed + directed.T
+
+
+def test_poorly_connected_components_are_still_told_apart(monkeypatch):
+    monkeypatch.setattr(spectral, "_DENSE_SIZE", 0)
+    affinity = sparse.csr_array(sparse.block_diag([ring(150)] * 5))
+    truth = np.repeat(np.arange(5), 150)
+    assert_same_partition(spectral_clusters(affinity, 5).labels, truth)
+
+
+def test_eigenvalues_of_components_are_merged_in_order():
+    affinity = sparse.csr_array(sparse.block_diag([ring(3), ring(5), [[0.0]]]))
+    values, vectors = laplacian_eigenvectors(affinity, 6, seed=0)
+    # A ring of n has the eigenvalues 1 - cos(2 pi k / n); an isolated node has 1.
+    fifth = 1 - np.cos(2 * np.pi / 5)
+    last = 1 - np.cos(2 * np.pi / 3)
+    np.testing.assert_allclose(values, [0, 0, fifth, fifth, 1, last], atol=1e-12)
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(6), atol=1e-12)
+
+
+def test_more_components_than_clusters_are_counted_in_a_warning():
+    affinity, _ = communities(0, n_clusters=4, n_bridges=0)
+    with pytest.warns(DegenerateWarning, match="n_clusters=2 .* but has 4"):
+        spectral_clusters(affinity, 2)
+
+
+def test_embedding_has_unit_rows_and_the_dimension_asked_for():
+    affinity, _ = communities(0)
+    embedding = spectral_clusters(affinity, 3, n_eigenvectors=7).embedding
+    assert embedding.shape == (120, 7)
+    np.testing.assert_allclose(np.linalg.norm(embedding, axis=1), 1)
+
+
+def test_one_seed_gives_one_answer(seed):
+    affinity, _ = communities(seed)
+    first = spectral_clusters(affinity, 5, seed=seed)
+    second = spectral_clusters(affinity, 5, seed=seed)
+    assert (first.labels == second.labels).all()
