@@ -1,0 +1,1 @@
+"""The scikit-learn faces: settings in, fitted attributes out."""

@@ -1,0 +1,158 @@
+"""What every self-expressive clusterer shares: input, graph, labels."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
+from torch import Tensor
+
+from selfexpress.affinity.graph import build_affinity
+from selfexpress.config import ClusterConfig
+from selfexpress.data.sources import ArraySource, RowSource
+from selfexpress.errors import ConfigError, DataError
+from selfexpress.spectral import spectral_clusters
+
+
+class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
+    """Base of the estimators that cluster rows by their sparse coefficients.
+
+    A subclass computes ``coefficients_`` in ``fit`` and hands them to
+    :meth:`_cluster`. Its constructor stores at least the settings of
+    :class:`~selfexpress.config.ClusterConfig`, ``device`` and ``random_state``.
+    """
+
+    labels_: np.ndarray
+    coefficients_: sparse.csr_array
+    affinity_matrix_: sparse.csr_array
+    embedding_: np.ndarray
+    eigenvalues_: np.ndarray
+    timings_: dict[str, float]
+
+    def _source(self, X: Any, *, reset: bool, device: torch.device) -> RowSource:
+        """Check ``X`` and make it a source whose rows arrive on ``device``.
+
+        Raises
+        ------
+        ValueError
+            If ``X`` is not a finite numeric matrix, or not as wide as the fitted one.
+        """
+        if isinstance(X, RowSource):
+            validate_data(self, _Shape(len(X), X.n_features), reset=reset, **_NO_CHECK)
+            return X
+        if isinstance(X, Tensor):
+            X = _check_tensor(X)
+            if X.device.type != "cpu":
+                validate_data(self, X, reset=reset, **_NO_CHECK)
+                return ArraySource(X, device=device)
+            X = X.numpy()
+        array = validate_data(
+            self,
+            X,
+            reset=reset,
+            dtype=[np.float32, np.float64],
+            ensure_min_samples=2 if reset else 1,
+        )
+        return ArraySource(array, device=device)
+
+    def _cluster_config(self, n_samples: int) -> ClusterConfig:
+        settings = [field.name for field in fields(ClusterConfig)]
+        config = ClusterConfig(**{name: getattr(self, name) for name in settings})
+        if config.n_clusters > n_samples:
+            raise ConfigError(
+                f"n_clusters must be at most the number of samples, n_samples="
+                f"{n_samples}, got {config.n_clusters}. Lower n_clusters."
+            )
+        return config
+
+    def _cluster(
+        self,
+        coefficients: sparse.csr_array,
+        config: ClusterConfig,
+        *,
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        """Turn coefficients into a graph, an embedding and labels."""
+        self.coefficients_ = coefficients
+        with self._timed("affinity"):
+            self.affinity_matrix_ = build_affinity(
+                coefficients,
+                kind=config.affinity,
+                n_neighbors=config.n_neighbors,
+                device=device,
+            )
+        with self._timed("spectral"):
+            clusters = spectral_clusters(
+                self.affinity_matrix_,
+                config.n_clusters,
+                n_eigenvectors=config.n_eigenvectors,
+                n_init=config.n_init,
+                seed=seed,
+            )
+        self.embedding_ = clusters.embedding
+        self.eigenvalues_ = clusters.eigenvalues
+        self.labels_ = clusters.labels
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    @contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        """Record the seconds of a stage in ``timings_``."""
+        start = time.perf_counter()
+        yield
+        self.timings_[stage] = time.perf_counter() - start
+
+
+_NO_CHECK = {"skip_check_array": True}
+
+
+class _Shape:
+    """Stands for a source where only the number of columns is to be checked."""
+
+    def __init__(self, n_samples: int, n_features: int) -> None:
+        self.shape = (n_samples, n_features)
+
+
+def _check_tensor(X: Tensor) -> Tensor:
+    """Refuse tensors that are no dense, finite, real matrix."""
+    if X.layout != torch.strided:
+        raise TypeError("X must be dense, got a sparse tensor. Use X.to_dense().")
+    if X.ndim != 2 or X.is_complex() or 0 in X.shape:
+        raise DataError(
+            "X must be a real matrix of shape (n_samples, n_features), got "
+            f"{tuple(X.shape)} of {X.dtype}. Reshape it to two dimensions."
+        )
+    if not torch.isfinite(X).all():
+        raise DataError("X must be finite, but contains NaN or infinity. Clean it.")
+    X = X.detach()
+    return X.float() if X.dtype == torch.bfloat16 else X
+
+
+def resolve_device(device: str | torch.device | None) -> torch.device:
+    """Return the device asked for; a GPU if there is one for ``None`` or "auto"."""
+    if device is None or device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        resolved = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ConfigError(
+            f"device must name a torch device, got {device!r}. "
+            "Use 'cpu', 'cuda', 'cuda:1' or 'auto'."
+        ) from error
+    if resolved.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(
+            f"device must be present, got {device!r} on a machine where torch finds "
+            "no GPU. Use device='cpu'."
+        )
+    return resolved

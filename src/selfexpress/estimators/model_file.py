@@ -1,0 +1,231 @@
+"""A fitted model as one safetensors file with JSON in its header.
+
+The file is read as data that may be damaged or hostile: every number is checked
+before anything is built from it, and nothing in it can run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from scipy import sparse
+from torch import Tensor
+
+from selfexpress.affinity.assignment import References
+from selfexpress.config import ClusterConfig, NetworkConfig, TrainConfig, require_count
+from selfexpress.data.atomic import replacing
+from selfexpress.errors import CheckpointError
+from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.training.loop import RECORDED
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """What a model file holds.
+
+    Attributes
+    ----------
+    settings : dict of str to JSON value
+        Constructor arguments.
+    network : SelfExpressiveNetwork
+    references : References
+    labels : ndarray of shape (n_samples,), int64
+        Of all fitted rows.
+    history : dict of str to ndarray
+    """
+
+    settings: dict[str, Any]
+    network: SelfExpressiveNetwork
+    references: References
+    labels: NDArray[np.int64]
+    history: dict[str, NDArray[np.float64]]
+
+
+def write_model(model: SavedModel, path: Path) -> None:
+    """Write a model; an older file at ``path`` stays until the new one is whole."""
+    header = {
+        "format": "selfexpress-model",
+        "version": FORMAT_VERSION,
+        "n_features": model.network.n_features,
+        "settings": model.settings,
+    }
+    text = json.dumps(header, default=_plain_number, allow_nan=False)
+    with replacing(path) as target:
+        save_file(_tensors(model), target, metadata={"selfexpress": text})
+
+
+def read_model(
+    path: Path, device: torch.device, *, known: Collection[str]
+) -> SavedModel:
+    """Read a model onto a device.
+
+    Parameters
+    ----------
+    path : Path
+    device : torch.device
+    known : collection of str
+        The settings that a model has, no more and no fewer.
+
+    Raises
+    ------
+    CheckpointError
+        If the file is missing, damaged, of a newer format or no model.
+    """
+    with _reading(path), safe_open(path, framework="pt") as file:
+        header = _header(file.metadata())
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        settings = _settings(header["settings"], known)
+        network = _network(header["n_features"], settings, tensors)
+        references = _references(settings, tensors)
+        labels = _labels(tensors["labels"], settings["n_clusters"])
+        history = {name: tensors[f"history.{name}"].numpy() for name in RECORDED}
+    keys = references.keys.to(device)
+    references = References(keys, references.coefficients, references.labels)
+    return SavedModel(settings, network.to(device), references, labels, history)
+
+
+def _tensors(model: SavedModel) -> dict[str, Tensor]:
+    coefficients = model.references.coefficients
+    tensors = {
+        "labels": torch.from_numpy(model.labels),
+        "references.keys": model.references.keys,
+        "references.labels": torch.from_numpy(model.references.labels),
+        "references.coefficients.values": torch.from_numpy(coefficients.data),
+        "references.coefficients.columns": torch.from_numpy(
+            coefficients.indices.astype(np.int64)
+        ),
+        "references.coefficients.starts": torch.from_numpy(
+            coefficients.indptr.astype(np.int64)
+        ),
+    }
+    for name, weight in model.network.state_dict().items():
+        tensors[f"network.{name}"] = weight
+    for name in RECORDED:
+        tensors[f"history.{name}"] = torch.from_numpy(model.history[name])
+    # Clones: the labels of references and rows may be one array, which is refused.
+    return {name: value.cpu().clone().contiguous() for name, value in tensors.items()}
+
+
+def _plain_number(value: Any) -> Any:
+    """Let JSON take NumPy's numbers."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn whatever is wrong with a file into one clear line."""
+    if not path.is_file():
+        raise CheckpointError(
+            f"{path} must be a model file, but there is none. Check the path."
+        )
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except (
+        SafetensorError,
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        RuntimeError,
+        RecursionError,
+    ) as error:
+        reason = " ".join(str(error).split())
+        raise CheckpointError(
+            f"{path} must be a model written by SENet.save, but is damaged or "
+            f"something else ({reason}). Save the model again."
+        ) from error
+
+
+def _header(metadata: dict[str, str] | None) -> dict[str, Any]:
+    header: Any = json.loads((metadata or {})["selfexpress"])
+    if not isinstance(header, dict) or header.get("format") != "selfexpress-model":
+        raise ValueError("the header is not that of a model")
+    if header.get("version") != FORMAT_VERSION:
+        raise CheckpointError(
+            f"The model's format version must be {FORMAT_VERSION}, got "
+            f"{header.get('version')!r}. Update selfexpress, or save the model again."
+        )
+    return dict(header)
+
+
+def _settings(settings: Any, known: Collection[str]) -> dict[str, Any]:
+    """Check the settings by the rules that a constructor's arguments are held to."""
+    if not isinstance(settings, dict) or settings.keys() != set(known):
+        raise TypeError("the settings are not those of a model")
+    checked: dict[str, Any] = dict(settings)
+    checked["hidden_sizes"] = tuple(checked["hidden_sizes"])
+    for config in (NetworkConfig, TrainConfig, ClusterConfig):
+        known = config.__dataclass_fields__.keys() & checked.keys()
+        config(**{name: checked[name] for name in known})
+    for name in ("n_nonzero", "n_references"):
+        require_count(name, checked[name], advice="")
+    return checked
+
+
+def _network(
+    n_features: Any, settings: dict[str, Any], tensors: dict[str, Tensor]
+) -> SelfExpressiveNetwork:
+    """Build the network around the stored weights; shapes are checked, not trusted."""
+    require_count("n_features", n_features, advice="")
+    config = NetworkConfig(settings["hidden_sizes"], settings["n_embedding"])
+    prefix = "network."
+    weights = {
+        name.removeprefix(prefix): value
+        for name, value in tensors.items()
+        if name.startswith(prefix)
+    }
+    # On the meta device nothing is allocated for a size that the file only claims.
+    with torch.device("meta"):
+        network = SelfExpressiveNetwork(n_features, config)
+    network.load_state_dict(weights, assign=True)
+    if any(weight.dtype != torch.float32 for weight in weights.values()):
+        raise TypeError("a weight is not float32")
+    return network
+
+
+def _references(settings: dict[str, Any], tensors: dict[str, Tensor]) -> References:
+    keys = tensors["references.keys"]
+    if keys.ndim != 2 or keys.shape[1] != settings["n_embedding"]:
+        raise ValueError(f"the reference keys have shape {tuple(keys.shape)}")
+    if keys.dtype != torch.float32:
+        raise TypeError(f"the reference keys are {keys.dtype}")
+    labels = _labels(tensors["references.labels"], settings["n_clusters"])
+    if len(labels) != len(keys):
+        raise ValueError(
+            f"{len(labels)} reference labels stand beside {len(keys)} keys"
+        )
+    coefficients = sparse.csr_array(
+        tuple(
+            tensors[f"references.coefficients.{part}"].numpy()
+            for part in ("values", "columns", "starts")
+        ),
+        shape=(len(keys), len(keys)),
+    )
+    coefficients.check_format(full_check=True)
+    return References(keys, coefficients, labels)
+
+
+def _labels(labels: Tensor, n_clusters: int) -> NDArray[np.int64]:
+    if labels.ndim != 1 or labels.dtype != torch.int64 or len(labels) == 0:
+        raise ValueError(
+            f"the labels are {labels.dtype} of shape {tuple(labels.shape)}"
+        )
+    if not 0 <= int(labels.min()) <= int(labels.max()) < n_clusters:
+        raise ValueError(f"the labels are not all from 0 to {n_clusters - 1}")
+    return labels.numpy()
