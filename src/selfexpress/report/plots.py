@@ -1,0 +1,98 @@
+"""Plots of a fitted model; each draws on given axes, or new ones, and returns them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def plot_coefficients(
+    coefficients: sparse.csr_array,
+    labels: ArrayLike,
+    *,
+    axes: Axes | None = None,
+    n_pixels: int = 600,
+) -> Axes:
+    """Draw |C| with rows and columns sorted by label; clusters show as blocks.
+
+    Parameters
+    ----------
+    coefficients : csr_array of shape (N, N)
+    labels : array-like of shape (N,)
+    axes : matplotlib Axes, optional
+    n_pixels : int
+        Side of the picture. With more rows than this, a pixel shows the mean of
+        several rows and columns.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    labels = np.asarray(labels)
+    order = np.argsort(labels, kind="stable")
+    picture = _downsample(abs(coefficients)[order][:, order], n_pixels)
+    shown = picture[picture > 0]
+    axes = axes or _new_axes()
+    axes.imshow(
+        picture,
+        cmap="magma",
+        vmax=np.quantile(shown, 0.98) if shown.size else 1,
+        extent=(0, len(labels), len(labels), 0),
+        interpolation="nearest",
+    )
+    for border in np.cumsum(np.unique(labels, return_counts=True)[1])[:-1]:
+        axes.axhline(border, color="white", linewidth=0.4, alpha=0.6)
+        axes.axvline(border, color="white", linewidth=0.4, alpha=0.6)
+    axes.set(title="|C|, sorted by label", xlabel="by sample", ylabel="sample")
+    return axes
+
+
+def plot_history(
+    history: Mapping[str, NDArray[np.float64]], *, axes: Axes | None = None
+) -> Axes:
+    """Draw objective and penalty by step.
+
+    Parameters
+    ----------
+    history : mapping of str to ndarray
+        ``history_`` of a fitted model.
+    axes : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    axes = axes or _new_axes()
+    steps = np.arange(1, len(history["objective"]) + 1)
+    axes.plot(steps, history["objective"], label="objective")
+    axes.plot(steps, history["penalty"], label="penalty")
+    axes.set(title="training", xlabel="step", yscale="log")
+    axes.legend()
+    return axes
+
+
+def _new_axes() -> Axes:
+    """Return axes of a figure that belongs to no window."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(6, 6), layout="constrained").subplots()
+
+
+def _downsample(matrix: sparse.csr_array, n_pixels: int) -> NDArray[np.float64]:
+    """Return the mean of each of n x n tiles of a square matrix."""
+    n_rows = matrix.shape[0]
+    n_pixels = min(n_pixels, n_rows)
+    entries = matrix.tocoo()
+    tile = np.arange(n_rows) * n_pixels // n_rows
+    sums = np.zeros((n_pixels, n_pixels))
+    np.add.at(sums, (tile[entries.row], tile[entries.col]), entries.data)
+    sizes = np.bincount(tile, minlength=n_pixels)
+    means: NDArray[np.float64] = sums / np.outer(sizes, sizes)
+    return means

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from selfexpress.cli.features import features
+from selfexpress.data.files import read_array
+from selfexpress.errors import ConfigError, DataError
+from selfexpress.features.scattering import Scattering2D
+from selfexpress.features.whitening import Whitening
+
+
+@pytest.fixture
+def run():
+    app = typer.Typer()
+    app.command()(features)
+
+    def invoke(*words):
+        result = CliRunner().invoke(app, [str(word) for word in words])
+        if result.exception is not None and not isinstance(
+            result.exception, SystemExit
+        ):
+            raise result.exception
+        return result
+
+    return invoke
+
+
+@pytest.fixture
+def images(tmp_path, seed):
+    array = np.random.default_rng(seed).integers(0, 256, (50, 10, 12), dtype=np.uint8)
+    np.save(tmp_path / "images.npy", array)
+    return array
+
+
+def test_scattering_and_whitening_stream_what_the_transformers_compute(
+    run, images, tmp_path
+):
+    result = run(
+        *(tmp_path / "images.npy", "-o", tmp_path / "out.npy", "--json", "--quiet"),
+        *("--scattering", "--scales", 2, "--angles", 4, "--resize", 16),
+        *("--whiten", 6, "--block-size", 7),
+    )
+    white = Whitening(6)
+    expected = white.fit_transform(Scattering2D(2, 4, resize=16).fit_transform(images))
+    written = np.load(tmp_path / "out.npy")
+    assert written.dtype == np.float32
+    np.testing.assert_allclose(written, expected, atol=1e-5)
+    summary = json.loads(result.stdout)
+    assert (summary["n_samples"], summary["n_features"]) == (50, 6)
+    assert summary["explained"] == pytest.approx(white.explained_.sum(), rel=1e-5)
+    assert set(summary["seconds"]) == {"finding components", "writing features"}
+
+
+def test_rows_of_any_file_can_be_projected(run, images, tmp_path):
+    rows = images.reshape(50, -1)
+    np.savetxt(tmp_path / "rows.csv", rows, delimiter=",", fmt="%d")
+    result = run(
+        tmp_path / "rows.csv", "-o", tmp_path / "out.npz", "--project", 4, "--center"
+    )
+    expected = Whitening(4, center=True, whiten=False).fit_transform(rows)
+    np.testing.assert_allclose(read_array(tmp_path / "out.npz"), expected, atol=1e-5)
+    assert "50 rows of 4 features" in result.stdout
+
+
+def test_images_stored_as_rows_are_scattered_in_their_shape(run, images, tmp_path):
+    np.save(tmp_path / "rows.npy", images.reshape(50, -1))
+    options = ("--scattering", "--scales", 2, "--angles", 2)
+    run(tmp_path / "images.npy", "-o", tmp_path / "a.npy", *options)
+    shape = ("--image-shape", "10x12")
+    run(tmp_path / "rows.npy", "-o", tmp_path / "b.npy", *options, *shape)
+    first, second = np.load(tmp_path / "a.npy"), np.load(tmp_path / "b.npy")
+    np.testing.assert_array_equal(first, second)
+    assert first.shape == (50, 9 * 2 * 3)
+
+
+def test_the_paper_recipe_is_one_option(run, tmp_path, seed):
+    generator = np.random.default_rng(seed)
+    images = generator.integers(0, 256, (12, 20, 20), dtype=np.uint8)
+    np.save(tmp_path / "images.npy", images)
+    # Fewer angles and components than the paper's, for speed: what is given wins.
+    fewer = ("--angles", 2, "--project", 5)
+    run(tmp_path / "images.npy", "-o", tmp_path / "a.npy", "--paper", *fewer)
+    expected = Whitening(5, whiten=False).fit_transform(
+        Scattering2D(J=3, L=2, resize=32).fit_transform(images)
+    )
+    np.testing.assert_allclose(np.load(tmp_path / "a.npy"), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "message"),
+    [
+        (["-o", "out.npy"], ConfigError, "At least one of --scattering"),
+        (["-o", "out.npy", "--whiten", "3", "--project", "4"], ConfigError, "Only one"),
+        (["-o", "out.npy", "--whiten", "400"], ConfigError, "120 features .* got 400"),
+        (
+            ["-o", "out.npy", "--scattering", "--image-shape", "10"],
+            ConfigError,
+            "--image-shape must look like",
+        ),
+        (["-o", "out.txt", "--whiten", "3"], DataError, "suffix of .*out.txt"),
+        (["-o", "none/out.npy", "--whiten", "3"], DataError, "folder .*none must"),
+    ],
+)
+def test_bad_requests_are_refused_before_any_work(
+    run, images, tmp_path, monkeypatch, words, error, message
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(error, match=message):
+        run("images.npy", *words)
+    assert [path.name for path in tmp_path.iterdir()] == ["images.npy"]
+
+
+def test_a_set_of_sequences_is_refused(run, tmp_path, data_folder):
+    with pytest.raises(DataError, match="Name one of them, such as hopkins155/"):
+        run("hopkins155", "-o", tmp_path / "out.npy", "--whiten", 3)
+
+
+def test_data_sets_are_read_by_name_and_split(run, tmp_path, data_folder):
+    result = run("orl", "-o", tmp_path / "orl.npy", "--whiten", 20, "--json", "--quiet")
+    assert json.loads(result.stdout)["n_samples"] == 400
+    lengths = np.linalg.norm(np.load(tmp_path / "orl.npy"), axis=1)
+    np.testing.assert_allclose(lengths, 1, rtol=1e-5)
