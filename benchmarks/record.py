@@ -220,10 +220,13 @@ def _slug(machine: dict[str, Any]) -> str:
 
 
 def _relative_arguments() -> list[str]:
-    """Return the command's arguments with the script's path relative to the project."""
+    """Return the command with paths inside the project, and names alone outside."""
     script = Path(sys.argv[0]).resolve()
     inside = script.is_relative_to(ROOT)
-    return [str(script.relative_to(ROOT) if inside else script.name), *sys.argv[1:]]
+    return [
+        str(script.relative_to(ROOT) if inside else script.name),
+        *(Path(word).name if word.startswith("/") else word for word in sys.argv[1:]),
+    ]
 
 
 def _git(*arguments: str) -> str | None:
@@ -245,6 +248,9 @@ def _plain(value: object) -> object:
         return asdict(value)
     if isinstance(value, (np.generic, np.ndarray, torch.Tensor)):
         return value.tolist()
-    if isinstance(value, (Path, torch.device, torch.dtype)):
+    if isinstance(value, Path):
+        # Where a file lay on one machine means nothing on another.
+        return value.name
+    if isinstance(value, (torch.device, torch.dtype)):
         return str(value)
     raise TypeError(f"cannot write {type(value).__name__} into a record")

@@ -12,6 +12,7 @@ from rich.console import Console
 from selfexpress import __version__
 from selfexpress.cli.data import app as data_app
 from selfexpress.cli.demo import demo
+from selfexpress.cli.features import features
 from selfexpress.cli.fit import fit
 from selfexpress.cli.predict import predict
 from selfexpress.cli.score import score
@@ -22,22 +23,20 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (demo, fit, predict, score):
+for command in (demo, fit, predict, score, features):
     app.command()(command)
 app.add_typer(data_app, name="data")
 
 
 def main() -> None:
     """Run the command line; bad input is one line on stderr and exit code 2."""
-    warnings.showwarning = _show_warning
-    try:
-        app()
-    except (SelfExpressError, ValueError, TypeError) as error:
-        _complain("error", str(error))
-        sys.exit(2)
-    except KeyboardInterrupt:
-        _complain("interrupted", "nothing was written")
-        sys.exit(130)
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        try:
+            app()
+        except (SelfExpressError, ValueError, TypeError) as error:
+            _complain("error", str(error))
+            sys.exit(2)
 
 
 @app.callback(invoke_without_command=True)

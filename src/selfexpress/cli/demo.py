@@ -9,6 +9,7 @@ from typing import Annotated
 
 import numpy as np
 import typer
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
@@ -95,9 +96,12 @@ def _run(
     named = model.predict(X[is_new])
     write_labels(prefix.with_name(f"{prefix.name}-labels.csv"), model.labels_)
     model.save(prefix.with_suffix(".selfexpress"))
-    axes = plot_coefficients(model.coefficients_, truth[~is_new])
+    figure = Figure(figsize=(6, 6), layout="constrained")
+    axes = plot_coefficients(
+        model.coefficients_, truth[~is_new], axes=figure.subplots()
+    )
     axes.set_title(f"{prefix.name}: |C|, sorted by true class")
-    axes.figure.savefig(prefix.with_suffix(".png"), dpi=120)
+    figure.savefig(prefix.with_suffix(".png"), dpi=120)
     return {
         "accuracy": metrics.clustering_accuracy(model.labels_, truth[~is_new]),
         "normalized_mutual_info": metrics.normalized_mutual_info(

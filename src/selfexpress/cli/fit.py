@@ -106,12 +106,13 @@ def _summary(model: SENet, output: Path) -> dict[str, object]:
 
 
 def _print_summary(model: SENet, output: Path) -> None:
-    table = Table(title=f"{len(model.labels_)} rows in {model.n_clusters} clusters")
+    console = Console()
+    console.print(f"{len(model.labels_)} rows in {model.n_clusters} clusters")
+    table = Table()
     table.add_column("cluster", justify="right")
     table.add_column("rows", justify="right")
     for cluster, size in enumerate(np.bincount(model.labels_)):
         table.add_row(str(cluster), str(size))
-    console = Console()
     console.print(table)
     stages = ", ".join(f"{name} {s:.1f} s" for name, s in model.timings_.items())
     console.print(f"{stages}\nmodel written to {output}", markup=False)

@@ -1,1 +1,41 @@
 """Rows and labels: sources read in blocks, files by suffix, synthetic and real data."""
+
+from selfexpress.data.datasets import (
+    Dataset,
+    SequenceDataset,
+    available,
+    fetch,
+    load,
+    locate,
+)
+from selfexpress.data.files import (
+    read_array,
+    read_csr,
+    read_labels,
+    write_array,
+    write_csr,
+    write_labels,
+)
+from selfexpress.data.sources import ArraySource, RowBlock, RowSource, UnitRows
+from selfexpress.data.synthetic import Subspaces, make_subspaces
+
+__all__ = [
+    "ArraySource",
+    "Dataset",
+    "RowBlock",
+    "RowSource",
+    "SequenceDataset",
+    "Subspaces",
+    "UnitRows",
+    "available",
+    "fetch",
+    "load",
+    "locate",
+    "make_subspaces",
+    "read_array",
+    "read_csr",
+    "read_labels",
+    "write_array",
+    "write_csr",
+    "write_labels",
+]

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import functools
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -10,8 +12,12 @@ from typer.testing import CliRunner
 from selfexpress.cli.features import features
 from selfexpress.data.files import read_array
 from selfexpress.errors import ConfigError, DataError
+from selfexpress.features.encoder import CodingRateEncoder
 from selfexpress.features.scattering import Scattering2D
 from selfexpress.features.whitening import Whitening
+
+# The package's __init__ gives the name to the function, so ask for the module.
+features_command = sys.modules["selfexpress.cli.features"]
 
 
 @pytest.fixture
@@ -125,3 +131,64 @@ def test_data_sets_are_read_by_name_and_split(run, tmp_path, data_folder):
     assert json.loads(result.stdout)["n_samples"] == 400
     lengths = np.linalg.norm(np.load(tmp_path / "orl.npy"), axis=1)
     np.testing.assert_allclose(lengths, 1, rtol=1e-5)
+
+
+def test_a_saved_encoder_is_applied_block_by_block(run, tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    images = rng.integers(0, 256, (24, 3, 16, 16), dtype=np.uint8)
+    np.save(tmp_path / "images.npy", images)
+    encoder = CodingRateEncoder(
+        4,
+        n_patches=2,
+        batch_size=8,
+        n_epochs=1,
+        patch_size=8,
+        grid_size=1,
+        width=4,
+        n_blocks=(1, 1),
+        n_hidden=16,
+        n_projection=8,
+        device="cpu",
+        random_state=seed,
+    ).fit(images)
+    encoder.save(tmp_path / "encoder")
+    run(
+        *(tmp_path / "images.npy", "-o", tmp_path / "out.npy", "--quiet"),
+        *("--encoder", tmp_path / "encoder", "--block-size", 10),
+    )
+    np.testing.assert_allclose(
+        np.load(tmp_path / "out.npy"), encoder.transform(images), atol=1e-5
+    )
+
+
+def test_training_makes_the_encoder_that_is_applied(run, tmp_path, monkeypatch):
+    """The command's own path, with a network small enough for a test."""
+    images = np.random.default_rng(0).integers(0, 256, (20, 3, 16, 16), np.uint8)
+    np.save(tmp_path / "images.npy", images)
+    sizes = {"n_patches": 2, "patch_size": 8, "grid_size": 1, "width": 4}
+    sizes |= {"n_blocks": (1, 1), "n_hidden": 16, "n_projection": 8}
+    sizes |= {"n_components": 4, "batch_size": 10}
+    small = functools.partial(CodingRateEncoder, **sizes)
+    small.load = CodingRateEncoder.load
+    monkeypatch.setattr(features_command, "CodingRateEncoder", small)
+    run(
+        *(tmp_path / "images.npy", "-o", tmp_path / "out.npy", "--quiet"),
+        *("--encoder", tmp_path / "encoder", "--train", 1),
+    )
+    loaded = CodingRateEncoder.load(tmp_path / "encoder", device="cpu")
+    expected = loaded.transform(images)
+    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--scattering", "--encoder", "e"), "Only one of --scattering and --encoder"),
+        (("--whiten", 2, "--train", 3), "--train must come with --encoder, got 3"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    options, message, run, images, tmp_path
+):
+    with pytest.raises(ConfigError, match=message):
+        run(tmp_path / "images.npy", "-o", tmp_path / "out.npy", *options)

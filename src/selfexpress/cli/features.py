@@ -1,0 +1,314 @@
+"""``selfexpress features``: turn images or rows into features, block by block."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import typer
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import Progress
+from torch import Tensor
+
+from selfexpress.data.atomic import replacing
+from selfexpress.data.datasets import Dataset, load
+from selfexpress.data.files import FORMATS, read_array, write_array
+from selfexpress.data.sources import ArraySource, RowSource
+from selfexpress.errors import ConfigError, DataError
+from selfexpress.features.encoder import CodingRateEncoder
+from selfexpress.features.scattering import Scattering2D
+from selfexpress.features.streaming import MappedSource
+from selfexpress.features.whitening import Whitening
+
+
+def features(
+    data: Annotated[str, typer.Argument(help="File, or a data set's name.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")],
+    scattering: Annotated[
+        bool, typer.Option("--scattering", help="Wavelet scattering of images.")
+    ] = False,
+    whiten: Annotated[
+        int | None,
+        typer.Option(help="Keep this many principal components, levelled."),
+    ] = None,
+    project: Annotated[
+        int | None,
+        typer.Option(help="Keep this many principal components, not levelled."),
+    ] = None,
+    paper: Annotated[
+        bool,
+        typer.Option(
+            "--paper",
+            help="The paper's features: --scattering --resize 32 --project 500.",
+        ),
+    ] = False,
+    resize: Annotated[
+        int | None, typer.Option(help="Side that images are first resized to.")
+    ] = None,
+    image_shape: Annotated[
+        str | None,
+        typer.Option(help="Shape of images stored as rows: 28x28, or 3x32x32."),
+    ] = None,
+    encoder: Annotated[
+        Path | None,
+        typer.Option(help="Encoder of colour images; trained first with --train."),
+    ] = None,
+    train: Annotated[
+        int | None,
+        typer.Option(help="Train the encoder on DATA for so many epochs; 30 is usual."),
+    ] = None,
+    scales: Annotated[int, typer.Option(help="Scales J of the scattering.")] = 3,
+    angles: Annotated[int, typer.Option(help="Angles L of the scattering.")] = 8,
+    center: Annotated[
+        bool, typer.Option("--center", help="Subtract the mean before projecting.")
+    ] = False,
+    split: Annotated[
+        str, typer.Option(help="Part of a data set: full, train or test.")
+    ] = "full",
+    name: Annotated[
+        str | None, typer.Option(help="Array or column of DATA to read.")
+    ] = None,
+    block_size: Annotated[int, typer.Option(help="Rows handled at once.")] = 4096,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    seed: Annotated[int, typer.Option(help="Of the encoder's training.")] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, for machines.")
+    ] = False,
+) -> None:
+    """Write the features of DATA, one row a sample, in single precision.
+
+    Memory does not grow with the data for .npy files: rows are read, mapped and
+    written in blocks, and computed twice where the components must be found first.
+
+    Example: selfexpress features mnist -o mnist.npy --scattering --resize 32
+    --whiten 250
+    """
+    if paper:
+        scattering, resize, project = True, resize or 32, project or 500
+    projection = _projection(whiten, project, center=center, block_size=block_size)
+    _check_choice(scattering, encoder, projection, train=train)
+    _check_output(output)
+    samples = _read_samples(data, name=name, split=split)
+    source = _rows_of(samples, device)
+    if scattering:
+        transformer = Scattering2D(
+            scales, angles, resize=resize, image_shape=_parse_shape(image_shape)
+        ).fit(samples[:1])
+        source = _mapped(source, transformer)
+    if encoder is not None:
+        if train is not None:
+            _train_encoder(encoder, samples, train, device=device, seed=seed)
+        source = _encoded(
+            source, samples, CodingRateEncoder.load(encoder, device=device)
+        )
+    stages = _Stages(quiet=quiet)
+    if projection is not None:
+        with stages.watched("finding components", source) as rows:
+            projection.fit(rows)
+        source = _mapped(source, projection)
+    with stages.watched("writing features", source) as rows:
+        _write(output, rows, block_size)
+    _report(output, source, projection, stages.seconds, as_json=as_json)
+
+
+def _check_choice(
+    scattering: bool,
+    encoder: Path | None,
+    projection: Whitening | None,
+    *,
+    train: int | None,
+) -> None:
+    """Refuse no features at all, and options that exclude or need each other."""
+    if not scattering and encoder is None and projection is None:
+        raise ConfigError(
+            "At least one of --scattering, --encoder, --whiten, --project and --paper "
+            "must be given, got none. Say which features to compute."
+        )
+    if scattering and encoder is not None:
+        raise ConfigError(
+            "Only one of --scattering and --encoder may be given, got both. "
+            "Use --encoder for colour images."
+        )
+    if train is not None and encoder is None:
+        raise ConfigError(
+            f"--train must come with --encoder, got {train} alone. "
+            "Say where to write the encoder."
+        )
+
+
+def _train_encoder(
+    path: Path, samples: NDArray[Any], n_epochs: int, *, device: str, seed: int
+) -> None:
+    """Train an encoder and write it; an interrupted training goes on when repeated."""
+    console = Console(stderr=True)
+
+    def show(row: dict[str, float]) -> None:
+        text = ", ".join(f"{name} {value:.4g}" for name, value in row.items())
+        console.print(text, highlight=False)
+
+    trained = CodingRateEncoder(
+        n_epochs=n_epochs,
+        device=device,
+        checkpoint=path.with_name(f"{path.name}.checkpoint"),
+        on_log=show,
+        random_state=seed,
+    ).fit(samples)
+    trained.save(path)
+
+
+def _encoded(
+    source: RowSource, samples: NDArray[Any], encoder: CodingRateEncoder
+) -> RowSource:
+    """Return the features that an encoder computes of images stored as rows."""
+
+    def encode(rows: Tensor) -> Tensor:
+        images = rows.view(len(rows), *samples.shape[1:])
+        return torch.from_numpy(encoder.transform(images))
+
+    return MappedSource(source, encode, len(encoder.get_feature_names_out()))
+
+
+class _Stages:
+    """Progress bars on stderr and the seconds of each stage."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self.seconds: dict[str, float] = {}
+        self._quiet = quiet
+
+    @contextmanager
+    def watched(self, name: str, source: RowSource) -> Iterator[RowSource]:
+        """Yield the same rows; walking them moves the bar."""
+        start = time.perf_counter()
+        with Progress(console=Console(stderr=True), disable=self._quiet) as progress:
+            task = progress.add_task(name, total=len(source))
+
+            def count(rows: Tensor) -> Tensor:
+                progress.advance(task, len(rows))
+                return rows
+
+            yield MappedSource(source, count, source.n_features)
+        self.seconds[name] = time.perf_counter() - start
+
+
+def _check_output(output: Path) -> None:
+    """Refuse an output that cannot be written before the work, not after it."""
+    if output.suffix.lower() not in FORMATS:
+        raise DataError(
+            f"The suffix of {output} must be one of {', '.join(FORMATS)}, got "
+            f"{output.suffix!r}. Choose another name."
+        )
+    if not output.parent.is_dir():
+        raise DataError(
+            f"The folder {output.parent} must exist before {output.name} can be "
+            "written there. Create it."
+        )
+
+
+def _projection(
+    whiten: int | None, project: int | None, *, center: bool, block_size: int
+) -> Whitening | None:
+    if whiten is not None and project is not None:
+        raise ConfigError(
+            f"Only one of --whiten and --project may be given, got {whiten} and "
+            f"{project}. --whiten levels the components, --project does not."
+        )
+    n_components = whiten if project is None else project
+    if n_components is None:
+        return None
+    return Whitening(
+        n_components, center=center, whiten=project is None, block_size=block_size
+    )
+
+
+def _read_samples(data: str, *, name: str | None, split: str) -> NDArray[Any]:
+    """Return rows or images; a ``.npy`` file stays on disk."""
+    if Path(data).suffix.lower() in FORMATS:
+        return read_array(data, name=name, mmap=True)
+    dataset = load(data, split=split)
+    if not isinstance(dataset, Dataset):
+        raise DataError(
+            f"{data} holds {len(dataset)} problems, not one table of rows. "
+            f"Name one of them, such as {data}/{next(iter(dataset.sequences))}."
+        )
+    return dataset.samples
+
+
+def _rows_of(samples: NDArray[Any], device: str) -> RowSource:
+    """Return samples as rows, 8-bit images as they are and others as float32."""
+    dtype = torch.uint8 if samples.dtype == np.uint8 else torch.float32
+    return ArraySource(samples.reshape(len(samples), -1), dtype=dtype, device=device)
+
+
+def _parse_shape(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    if not re.fullmatch(r"\d+(x\d+){1,2}", text):
+        raise ConfigError(
+            f"--image-shape must look like 28x28 or 3x32x32, got {text!r}. "
+            "Give the height and width, after the number of channels if several."
+        )
+    return tuple(int(side) for side in text.split("x"))
+
+
+def _mapped(source: RowSource, transformer: Scattering2D | Whitening) -> RowSource:
+    """Return the features that a fitted transformer computes of the rows."""
+
+    def transform(rows: Tensor) -> Tensor:
+        return torch.as_tensor(transformer.transform(rows))
+
+    n_features = len(transformer.get_feature_names_out())
+    return MappedSource(source, transform, n_features)
+
+
+def _write(output: Path, source: RowSource, block_size: int) -> None:
+    """Write all rows; a ``.npy`` file is filled on disk, others go through memory."""
+    shape = (len(source), source.n_features)
+    if output.suffix.lower() != ".npy":
+        rows = np.empty(shape, np.float32)
+        _fill(rows, source, block_size)
+        write_array(output, rows)
+        return
+    with replacing(output) as target:
+        table = np.lib.format.open_memmap(
+            target, mode="w+", dtype=np.float32, shape=shape
+        )
+        _fill(table, source, block_size)
+        table.flush()
+
+
+def _fill(rows: NDArray[np.float32], source: RowSource, block_size: int) -> None:
+    for block in source.blocks(block_size):
+        rows[block.index.cpu().numpy()] = block.rows.cpu().numpy()
+
+
+def _report(
+    output: Path,
+    source: RowSource,
+    projection: Whitening | None,
+    seconds: dict[str, float],
+    *,
+    as_json: bool,
+) -> None:
+    summary: dict[str, object] = {
+        "output": str(output),
+        "n_samples": len(source),
+        "n_features": source.n_features,
+        "seconds": seconds,
+    }
+    if projection is not None:
+        summary["explained"] = float(projection.explained_.sum())
+    if as_json:
+        print(json.dumps(summary))
+        return
+    print(f"{len(source)} rows of {source.n_features} features written to {output}")
+    if projection is not None:
+        print(f"components hold {summary['explained']:.1%} of the total")

@@ -1,0 +1,341 @@
+"""Principal components, scaled or not, then rows of unit length.
+
+Shapes: N samples, D features, K rows of a block, M components.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import scipy.linalg
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from torch import Tensor
+
+from selfexpress.data.sources import ArraySource, RowSource
+from selfexpress.errors import ConfigError, DataError, DegenerateWarning
+
+Rows = Tensor | NDArray[np.floating]
+
+
+class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Project rows on their principal components, level these, scale rows to length 1.
+
+    Fitting walks the rows once in blocks and keeps one D x D matrix in double
+    precision, so that the data may be larger than memory.
+
+    Parameters
+    ----------
+    n_components : int, default=250
+        Number of components kept, at most the number of features.
+    center : bool, default=False
+        Subtract the mean first. Subspaces pass through the origin: leave it unless the
+        mean carries no information.
+    whiten : bool, default=True
+        Divide each component by its root mean square, so that all weigh the same.
+    normalize : bool, default=True
+        Scale each row to unit Euclidean length; rows of zeros stay zero.
+    block_size : int, default=4096
+        Rows handled at once. Memory grows with it; the result does not depend on it.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (M, D), float64
+        Orthonormal rows, strongest first, each with a positive largest entry.
+    singular_values_ : ndarray of shape (M,)
+        Singular values of the data, centred if ``center``.
+    explained_ : ndarray of shape (M,)
+        Share of the total sum of squares (variance, if ``center``) of each component.
+    scale_ : ndarray of shape (M,)
+        What components are divided by: their root mean square, or ones. 0 marks a
+        component without energy, which is mapped to zero.
+    mean_ : ndarray of shape (D,)
+        Zeros unless ``center``.
+    n_samples_seen_ : int
+    n_features_in_ : int
+
+    Notes
+    -----
+    Input is NumPy, torch (computed on its device) or, for ``fit`` and ``transform``, a
+    `RowSource`. ``Whitening(500, whiten=False)`` are the features of the SENet paper.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from selfexpress.features import Whitening
+    >>> rows = np.random.default_rng(0).normal(size=(100, 8)) * np.arange(1, 9)
+    >>> white = Whitening(3).fit_transform(rows)
+    >>> white.shape, bool(np.allclose(np.linalg.norm(white, axis=1), 1))
+    ((100, 3), True)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 250,
+        *,
+        center: bool = False,
+        whiten: bool = True,
+        normalize: bool = True,
+        block_size: int = 4096,
+    ) -> None:
+        self.n_components = n_components
+        self.center = center
+        self.whiten = whiten
+        self.normalize = normalize
+        self.block_size = block_size
+
+    def fit(self, X: ArrayLike | Tensor | RowSource, y: object = None) -> Self:
+        """Find the components of ``X``, of shape (N, D).
+
+        Parameters
+        ----------
+        X : array, Tensor or RowSource of shape (N, D)
+        y : ignored
+        """
+        source = _double_source(self._validated(X, reset=True))
+        self._check_settings()
+        moments = _second_moments(source, self.block_size, center=self.center)
+        energies, components = _leading_eigenvectors(moments.gram, self.n_components)
+        total = float(moments.gram.trace())
+
+        self.n_samples_seen_ = len(source)
+        self.mean_ = moments.mean.cpu().numpy()
+        self.components_ = components
+        self.singular_values_ = np.sqrt(energies)
+        self.explained_ = energies / total if total > 0 else np.zeros_like(energies)
+        self.scale_ = np.ones_like(energies)
+        if self.whiten:
+            self.scale_ = self.singular_values_ / np.sqrt(len(source))
+            self._warn_of_empty_components()
+        self._n_features_out = self.n_components
+        return self
+
+    def transform(self, X: ArrayLike | Tensor | RowSource) -> Rows:
+        """Return the components of rows.
+
+        Parameters
+        ----------
+        X : array, Tensor or RowSource of shape (N, D)
+
+        Returns
+        -------
+        array or Tensor of shape (N, M)
+            In single precision if ``X`` is. A Tensor if ``X`` is one or a RowSource.
+        """
+        check_is_fitted(self)
+        rows = self._validated(X, reset=False)
+        source = _double_source(rows)
+        outputs: Tensor | None = None
+        for block in source.blocks(self.block_size):
+            mapped = self._map(block.rows.double())  # (K, M)
+            if outputs is None:
+                outputs = mapped.new_empty(
+                    (len(source), mapped.shape[1]), dtype=_result_dtype(rows)
+                )
+            outputs[block.index] = mapped.to(outputs.dtype)
+        if outputs is None:
+            raise DataError("X must hold at least one row, got none. Check its source.")
+        return outputs.numpy() if isinstance(rows, np.ndarray) else outputs
+
+    def inverse_transform(self, X: ArrayLike | Tensor) -> Rows:
+        """Map components back to features.
+
+        With all components and ``normalize=False`` this undoes ``transform``. Fewer
+        components give the nearest row in their span. The unit length loses each row's
+        length for good: what comes back is the row divided by the length that
+        ``transform`` divided by (before the mean is added, if ``center``).
+
+        Parameters
+        ----------
+        X : array or Tensor of shape (N, M)
+
+        Returns
+        -------
+        array or Tensor of shape (N, D)
+        """
+        check_is_fitted(self)
+        scaled = self.components_ * self.scale_[:, None]  # (M, D)
+        if isinstance(X, Tensor):
+            weights, mean = (
+                torch.from_numpy(array).to(X.device) for array in (scaled, self.mean_)
+            )
+            return (X.double() @ weights + mean).to(_result_dtype(X))
+        rows = check_array(X, dtype=[np.float64, np.float32])
+        return np.asarray(rows @ scaled + self.mean_, dtype=rows.dtype)
+
+    def __sklearn_tags__(self) -> Tags:
+        """Tell scikit-learn which precisions come out as they went in."""
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def _validated(
+        self, X: ArrayLike | Tensor | RowSource, *, reset: bool
+    ) -> Tensor | RowSource | NDArray[np.floating]:
+        if not isinstance(X, Tensor) and isinstance(X, RowSource):
+            self._check_n_features(X.n_features, reset=reset)
+            return X
+        if isinstance(X, Tensor):
+            _check_tensor(X)
+            self._check_n_features(X.shape[1], reset=reset)
+            return X.detach()
+        rows: NDArray[np.floating] = validate_data(
+            self, X, dtype=[np.float64, np.float32], reset=reset
+        )
+        return rows
+
+    def _check_n_features(self, n_features: int, *, reset: bool) -> None:
+        if reset:
+            self.n_features_in_ = n_features
+        elif n_features != self.n_features_in_:
+            raise DataError(
+                f"X must have the {self.n_features_in_} features seen by fit, "
+                f"got {n_features}. Fit again, or give the same features."
+            )
+
+    def _check_settings(self) -> None:
+        for name in ("n_components", "block_size"):
+            value = getattr(self, name)
+            is_integer = isinstance(value, (int, np.integer))
+            if not is_integer or isinstance(value, bool) or value < 1:
+                raise ConfigError(
+                    f"{name} must be a positive integer, got {value!r}. "
+                    f"Leave it out for the default."
+                )
+        if self.n_components > self.n_features_in_:
+            raise ConfigError(
+                f"n_components must not exceed the {self.n_features_in_} features of "
+                f"the data, got {self.n_components}. Lower it."
+            )
+
+    def _warn_of_empty_components(self) -> None:
+        """Mark components of no energy with the scale 0; they are mapped to zero."""
+        smallest = self.singular_values_[0] * np.sqrt(
+            self.n_features_in_ * np.finfo(np.float64).eps
+        )
+        is_empty = self.singular_values_ <= smallest
+        if not is_empty.any():
+            return
+        self.scale_ = np.where(is_empty, 0.0, self.scale_)
+        warnings.warn(
+            f"n_components should not exceed the rank of the data, got "
+            f"{self.n_components} for rank {int((~is_empty).sum())}. The components "
+            f"beyond it are zero; lower n_components.",
+            DegenerateWarning,
+            stacklevel=3,
+        )
+
+    def _map(self, rows: Tensor) -> Tensor:
+        """Return (K, M) for rows (K, D), all in double precision."""
+        mean = torch.from_numpy(self.mean_).to(rows.device)
+        factors = np.zeros_like(self.scale_)
+        np.divide(1.0, self.scale_, out=factors, where=self.scale_ > 0)
+        weights = torch.from_numpy(self.components_ * factors[:, None])
+        mapped = (rows - mean) @ weights.T.to(rows.device)
+        if self.normalize:
+            length = mapped.norm(dim=1, keepdim=True)
+            mapped /= torch.where(length > 0, length, 1)
+        return mapped
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Sums over all rows: of outer products (D, D) about the mean, and the mean."""
+
+    gram: Tensor
+    mean: Tensor
+
+
+def _second_moments(source: RowSource, block_size: int, *, center: bool) -> _Moments:
+    """Sum up X^T X in double precision; memory does not grow with the rows."""
+    gram = shift = total = None
+    for block in source.blocks(block_size):
+        rows = block.rows.double()
+        if gram is None or shift is None or total is None:
+            # About a point near the mean, so that subtracting the mean at the end does
+            # not cancel the digits of a small variance.
+            shift = rows.mean(dim=0) if center else rows.new_zeros(rows.shape[1])
+            gram = rows.new_zeros(rows.shape[1], rows.shape[1])
+            total = rows.new_zeros(rows.shape[1])
+        if center:
+            rows = rows - shift
+            total += rows.sum(dim=0)
+        gram += _outer_products(rows)
+    if gram is None or shift is None or total is None:
+        raise DataError("X must hold at least one row, got none. Check its source.")
+    if not bool(gram.isfinite().all()):
+        raise DataError(
+            "rows must be finite, got NaN or infinite values. Replace or drop them."
+        )
+    offset = total / len(source)
+    return _Moments(gram - len(source) * torch.outer(offset, offset), shift + offset)
+
+
+def _outer_products(rows: Tensor) -> Tensor:
+    if rows.is_cuda:
+        return rows.T @ rows
+    # NumPy sees that the factors are one array and does half the work.
+    array = rows.numpy()
+    return torch.from_numpy(array.T @ array)
+
+
+def _leading_eigenvectors(
+    gram: Tensor, n_vectors: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return eigenvalues, largest first, and eigenvectors as rows with fixed signs."""
+    n_features = len(gram)
+    if gram.is_cuda:
+        every_value, every_vector = torch.linalg.eigh(gram)
+        values = every_value[-n_vectors:].cpu().numpy()
+        vectors = every_vector[:, -n_vectors:].cpu().numpy()
+    else:
+        values, vectors = scipy.linalg.eigh(
+            gram.numpy(),
+            subset_by_index=(n_features - n_vectors, n_features - 1),
+            overwrite_a=True,
+            check_finite=False,
+        )
+    # Rounding can leave a tiny negative where the data have no extent.
+    values = np.maximum(values[::-1], 0.0)
+    vectors = vectors.T[::-1]  # (M, D)
+    largest = np.abs(vectors).argmax(axis=1)
+    signs = np.sign(vectors[np.arange(n_vectors), largest])
+    return values, np.ascontiguousarray(vectors * signs[:, None])
+
+
+def _double_source(rows: Tensor | RowSource | NDArray[np.floating]) -> RowSource:
+    if isinstance(rows, Tensor):
+        return ArraySource(rows, dtype=torch.float64, device=rows.device)
+    if isinstance(rows, np.ndarray):
+        return ArraySource(rows, dtype=torch.float64)
+    return rows
+
+
+def _result_dtype(rows: Tensor | RowSource | NDArray[np.floating]) -> torch.dtype:
+    is_double = isinstance(rows, Tensor | np.ndarray) and (
+        rows.dtype in (torch.float64, np.float64)
+    )
+    return torch.float64 if is_double else torch.float32
+
+
+def _check_tensor(X: Tensor) -> None:
+    if X.ndim != 2 or len(X) == 0:
+        raise DataError(
+            f"X must be a non-empty table of rows, got shape {tuple(X.shape)}. "
+            f"Reshape it to (samples, features)."
+        )
+    if X.is_complex() or not bool(X.isfinite().all()):
+        raise DataError(
+            "rows must be real and finite, got NaN, infinite or complex values. "
+            "Replace or drop them."
+        )

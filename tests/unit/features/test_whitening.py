@@ -1,0 +1,272 @@
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from sklearn.decomposition import PCA, TruncatedSVD
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from selfexpress.data.sources import ArraySource
+from selfexpress.errors import ConfigError, DataError, DegenerateWarning
+from selfexpress.features.whitening import Whitening
+
+
+def correlated_rows(seed, n_samples=200, n_features=20):
+    """Rows with a mean and with variances over four orders of magnitude."""
+    generator = np.random.default_rng(seed)
+    mixing = np.linalg.qr(generator.normal(size=(n_features, n_features)))[0]
+    strengths = np.logspace(1, -1, n_features)
+    rows = generator.normal(size=(n_samples, n_features)) * strengths
+    return rows @ mixing + generator.normal(size=n_features)
+
+
+def full_svd(rows, n_components, *, center, whiten, normalize):
+    """The definition, literally: components by a dense SVD of all rows."""
+    rows = rows - rows.mean(axis=0) if center else rows
+    _, singular_values, vectors = np.linalg.svd(rows, full_matrices=False)
+    vectors = vectors[:n_components]
+    largest = np.abs(vectors).argmax(axis=1)
+    vectors = vectors * np.sign(vectors[np.arange(n_components), largest])[:, None]
+    mapped = rows @ vectors.T
+    if whiten:
+        mapped = mapped / singular_values[:n_components] * np.sqrt(len(rows))
+    if normalize:
+        mapped = mapped / np.linalg.norm(mapped, axis=1, keepdims=True)
+    return mapped
+
+
+# One row at a time, ragged last block, one exact block, block larger than the data.
+@pytest.mark.parametrize("block_size", [1, 7, 200, 1000])
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("whiten", [False, True])
+@pytest.mark.parametrize("normalize", [False, True])
+def test_blocks_give_what_a_full_svd_gives(block_size, center, whiten, normalize, seed):
+    rows = correlated_rows(seed)
+    options = {"center": center, "whiten": whiten, "normalize": normalize}
+    actual = Whitening(12, **options, block_size=block_size).fit_transform(rows)
+    expected = full_svd(rows, 12, **options)
+    np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-8)
+
+
+def test_single_precision_rows_lose_nothing_on_the_way(seed):
+    # The weakest component is lost in single-precision sums of so large a mean.
+    rows = (correlated_rows(seed) + 100).astype(np.float32)
+    actual = Whitening(20).fit_transform(rows)
+    expected = full_svd(
+        rows.astype(np.float64), 20, center=False, whiten=True, normalize=True
+    )
+    assert actual.dtype == np.float32
+    assert np.abs(actual - expected).max() < 1e-5
+
+
+def test_centred_components_equal_those_of_scikit_learn(seed):
+    rows = correlated_rows(seed)
+    expected = PCA(8, whiten=True, svd_solver="full").fit(rows)
+    actual = Whitening(8, center=True, normalize=False).fit(rows)
+    np.testing.assert_allclose(actual.components_, expected.components_, atol=1e-7)
+    np.testing.assert_allclose(actual.explained_, expected.explained_variance_ratio_)
+    np.testing.assert_allclose(actual.singular_values_, expected.singular_values_)
+    np.testing.assert_allclose(actual.mean_, expected.mean_)
+    # scikit-learn divides by N - 1.
+    np.testing.assert_allclose(
+        actual.transform(rows),
+        expected.transform(rows) * np.sqrt(200 / 199),
+        atol=1e-6,
+    )
+
+
+def test_plain_components_equal_those_of_truncated_svd(seed):
+    rows = correlated_rows(seed)
+    expected = TruncatedSVD(5, algorithm="arpack", random_state=0).fit(rows)
+    actual = Whitening(5, whiten=False, normalize=False).fit(rows)
+    np.testing.assert_allclose(
+        np.abs(actual.transform(rows)), np.abs(expected.transform(rows)), atol=1e-6
+    )
+    np.testing.assert_allclose(actual.singular_values_, expected.singular_values_)
+    energy = (rows**2).sum()
+    np.testing.assert_allclose(actual.explained_, actual.singular_values_**2 / energy)
+
+
+def test_whitened_components_are_uncorrelated_with_mean_square_one(seed):
+    rows = correlated_rows(seed)
+    white = Whitening(20, normalize=False).fit_transform(rows)
+    np.testing.assert_allclose(white.T @ white / len(rows), np.eye(20), atol=1e-7)
+
+
+def test_a_large_mean_does_not_cancel_a_small_variance(seed):
+    rows = correlated_rows(seed)
+    near = Whitening(20, center=True).fit(rows)
+    far = Whitening(20, center=True, block_size=64).fit(rows + 1e5)
+    np.testing.assert_allclose(far.singular_values_, near.singular_values_, rtol=1e-6)
+
+
+def test_signs_make_the_largest_entry_positive_and_ignore_the_order_of_rows(seed):
+    rows = correlated_rows(seed)
+    first = Whitening(10).fit(rows)
+    second = Whitening(10).fit(-rows[::-1])
+    largest = np.abs(first.components_).argmax(axis=1)
+    assert (first.components_[np.arange(10), largest] > 0).all()
+    np.testing.assert_allclose(first.components_, second.components_, atol=1e-9)
+
+
+def test_arrays_tensors_and_sources_give_the_same(seed):
+    rows = correlated_rows(seed).astype(np.float32)
+    whitening = Whitening(6, block_size=33).fit(rows)
+    expected = whitening.transform(rows)
+
+    tensor = torch.from_numpy(rows)
+    source = ArraySource(tensor)
+    for other in (tensor, source):
+        fitted = Whitening(6, block_size=50).fit(other)
+        result = fitted.transform(other)
+        assert isinstance(result, torch.Tensor)
+        assert result.dtype == torch.float32
+        np.testing.assert_allclose(result.numpy(), expected, atol=1e-6)
+
+
+def test_inverse_undoes_the_transform_but_for_the_lengths(seed):
+    rows = correlated_rows(seed)
+    for center in (False, True):
+        exact = Whitening(20, center=center, normalize=False).fit(rows)
+        restored = exact.inverse_transform(exact.transform(rows))
+        np.testing.assert_allclose(restored, rows, rtol=1e-7)
+
+        unit = Whitening(20, center=center).fit(rows)
+        lengths = np.linalg.norm(exact.transform(rows), axis=1, keepdims=True)
+        restored = unit.inverse_transform(torch.from_numpy(unit.transform(rows)))
+        expected = (rows - unit.mean_) / lengths + unit.mean_
+        np.testing.assert_allclose(restored.numpy(), expected, rtol=1e-7)
+
+
+def test_fewer_components_give_the_nearest_row_of_their_span(seed):
+    rows = correlated_rows(seed)
+    whitening = Whitening(5, normalize=False).fit(rows)
+    restored = whitening.inverse_transform(whitening.transform(rows))
+    projector = whitening.components_.T @ whitening.components_
+    np.testing.assert_allclose(restored, rows @ projector, atol=1e-9)
+
+
+MEMORY_SCRIPT = """
+import resource
+import torch
+from selfexpress.data.sources import RowBlock
+from selfexpress.features.whitening import Whitening
+
+class Generated:
+    'Rows made when asked for: a source of any length that occupies no memory.'
+    n_features = 40
+
+    def __init__(self, n_samples):
+        self.n_samples = n_samples
+
+    def __len__(self):
+        return self.n_samples
+
+    def blocks(self, block_size):
+        for start in range(0, self.n_samples, block_size):
+            index = torch.arange(start, min(start + block_size, self.n_samples))
+            yield RowBlock(self.take(index), index)
+
+    def take(self, index):
+        return torch.sin(index[:, None] * torch.arange(1.0, 41.0).sqrt())
+
+for n_samples in (2_000, 400_000):
+    Whitening(10, block_size=1000).fit(Generated(n_samples))
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts kilobytes")
+def test_peak_memory_of_fit_does_not_grow_with_the_rows():
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY_SCRIPT],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    small, large = (int(kilobytes) for kilobytes in done.stdout.split())
+    # The rows alone would be 64,000 kilobytes.
+    assert large - small < 8_000
+
+
+def test_rows_of_zeros_stay_zero():
+    rows = np.vstack([np.eye(4), np.zeros((1, 4))])
+    white = Whitening(2).fit_transform(rows)
+    assert not white[-1].any()
+
+
+def test_components_beyond_the_rank_are_zero_with_a_warning(seed):
+    generator = np.random.default_rng(seed)
+    rows = generator.normal(size=(50, 3)) @ generator.normal(size=(3, 8))
+    with pytest.warns(DegenerateWarning, match="got 5 for rank 3"):
+        whitening = Whitening(5, normalize=False).fit(rows)
+    white = whitening.transform(rows)
+    assert not white[:, 3:].any()
+    np.testing.assert_allclose(whitening.inverse_transform(white), rows, atol=1e-8)
+
+
+def test_explained_shares_of_all_components_add_up_to_one(seed):
+    rows = correlated_rows(seed)
+    for center in (False, True):
+        explained = Whitening(20, center=center).fit(rows).explained_
+        assert explained.sum() == pytest.approx(1)
+        assert (np.diff(explained) <= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_components": 21}, "must not exceed the 20 features .* got 21"),
+        ({"n_components": 0}, "n_components must be a positive integer, got 0"),
+        ({"n_components": 2, "block_size": 0.5}, "block_size must be a positive int"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        Whitening(**settings).fit(correlated_rows(0))
+
+
+def test_unusable_rows_are_refused():
+    rows = correlated_rows(0)
+    whitening = Whitening(3).fit(rows)
+    with pytest.raises(DataError, match="20 features seen by fit, got 19"):
+        whitening.transform(torch.zeros(5, 19))
+    with pytest.raises(DataError, match="20 features seen by fit, got 19"):
+        whitening.transform(ArraySource(torch.zeros(5, 19)))
+    with pytest.raises(DataError, match=r"got shape \(20,\)"):
+        whitening.transform(torch.zeros(20))
+    with pytest.raises(DataError, match="NaN"):
+        whitening.transform(torch.full((2, 20), torch.nan))
+    rows[3, 3] = np.inf
+    with pytest.raises(DataError, match="rows must be finite"):
+        Whitening(3).fit(ArraySource(rows))
+    with pytest.raises(DataError, match="at least one row"):
+        Whitening(3).fit(ArraySource(torch.zeros(0, 20)))
+    with pytest.raises(NotFittedError):
+        Whitening(3).transform(rows)
+
+
+def test_a_pickled_whitening_maps_the_same(seed):
+    rows = correlated_rows(seed)
+    whitening = Whitening(4).fit(rows)
+    restored = pickle.loads(pickle.dumps(whitening))
+    np.testing.assert_array_equal(restored.transform(rows), whitening.transform(rows))
+
+
+@pytest.mark.gpu
+def test_whitening_on_a_gpu_equals_that_on_the_processor(seed):
+    rows = torch.from_numpy(correlated_rows(seed))
+    expected = Whitening(12).fit_transform(rows)
+    actual = Whitening(12).fit_transform(rows.cuda())
+    assert actual.is_cuda
+    torch.testing.assert_close(actual.cpu(), expected, rtol=1e-6, atol=1e-8)
+
+
+@parametrize_with_checks([Whitening(1), Whitening(1, center=True, normalize=False)])
+def test_whitening_passes_the_checks_of_scikit_learn(estimator, check):
+    check(estimator)
