@@ -1,0 +1,150 @@
+"""The commands of the README, run in this process through the real entry point."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from selfexpress import __version__, make_subspaces
+from selfexpress.cli import main
+from selfexpress.data.files import read_csr, read_labels, write_array, write_labels
+from selfexpress.metrics import clustering_accuracy
+
+
+@pytest.fixture
+def call(monkeypatch, capsys):
+    """Run the command line; return exit code, stdout and stderr."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["selfexpress", *map(str, arguments)])
+        with pytest.raises(SystemExit) as leaving:
+            main()
+        captured = capsys.readouterr()
+        return leaving.value.code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_subspaces(3, dimension=2, n_features=12, n_samples=60, random_state=0)
+
+
+FIT = ("--gamma", 50, "--max-iter", 60, "--affinity", "symmetric", "--device", "cpu")
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv", ".parquet", ".mat"])
+def test_fit_predict_and_score_a_file(suffix, call, data, tmp_path):
+    rows, model = tmp_path / f"rows{suffix}", tmp_path / "m.selfexpress"
+    labels, named = tmp_path / "labels.csv", tmp_path / "named.npy"
+    coefficients, truth = tmp_path / "c.npz", tmp_path / "truth.npy"
+    write_array(rows, data.X)
+    write_labels(truth, data.labels)
+
+    outputs = ("-o", model, "--labels", labels, "--coefficients", coefficients)
+    code, out, _ = call("fit", rows, "-k", 3, *outputs, *FIT, "--json", "--quiet")
+    assert code == 0
+    summary = json.loads(out)
+    assert summary["n_samples"] == sum(summary["cluster_sizes"]) == 180
+    assert clustering_accuracy(read_labels(labels), data.labels) == 1
+    assert read_csr(coefficients).shape == (180, 180)
+
+    code, out, _ = call("predict", model, rows, "-o", named, "--device", "cpu")
+    assert code == 0
+    assert "180 labels written" in out
+    assert np.mean(np.load(named) == read_labels(labels)) > 0.98
+
+    code, out, _ = call("score", named, truth, "--coefficients", coefficients, "--json")
+    assert code == 0
+    assert json.loads(out)["accuracy"] > 0.98
+
+
+def test_progress_is_on_stderr_and_results_on_stdout(call, data, tmp_path):
+    write_array(tmp_path / "rows.npy", data.X)
+    code, out, err = call(
+        "fit", tmp_path / "rows.npy", "-k", 3, "-o", tmp_path / "m", *FIT
+    )
+    assert code == 0
+    assert "180 rows in 3 clusters" in out
+    assert "training" in out
+    assert "60/60" in err
+    assert "60/60" not in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("fit", "none.npy", "-k", 3, "-o", "m"), "none.npy must be a file"),
+        (("fit", "none.xyz", "-k", 3, "-o", "m"), "DATA must be a file ending in"),
+        (("fit", "hopkins", "-k", 3, "-o", "m"), "DATA must be a file ending in"),
+        (("fit", "rows.npy", "-k", 0, "-o", "m"), "n_clusters must be a positive"),
+        (("fit", "rows.npy", "-k", 3, "-o", "no/m"), "folder no must exist"),
+        (("fit", "rows.npy", "-k", 3, "-o", "m", "--gamma", 0.1), "gamma must exceed"),
+        (("fit", "nan.npy", "-k", 3, "-o", "m"), "NaN"),
+        (("fit", "few.npy", "-k", 30, "-o", "m"), "n_clusters must be at most"),
+        (("predict", "rows.npy", "rows.npy", "-o", "l.npy"), "damaged or something"),
+        (("predict", "gone", "rows.npy", "-o", "l.npy"), "there is none"),
+        (("score", "rows.npy", "gone.npy"), "rows.npy"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_two(
+    arguments, message, call, data, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    np.save("rows.npy", data.X)
+    np.save("few.npy", data.X[:5])
+    np.save("nan.npy", np.full((10, 3), np.nan))
+    code, out, err = call(*arguments, *(("--quiet",) if arguments[0] == "fit" else ()))
+    assert code == 2
+    assert out == ""
+    assert err.startswith("error: ")
+    assert len(err.splitlines()) == 1
+    assert message in err
+    left = {path.name for path in Path().iterdir()}
+    assert left == {"rows.npy", "few.npy", "nan.npy"}
+
+
+@pytest.mark.filterwarnings("default::selfexpress.errors.DegenerateWarning")
+def test_warnings_are_single_lines_too(call, tmp_path):
+    rng = np.random.default_rng(0)
+    groups = [np.eye(6)[i] + 0.01 * rng.standard_normal((20, 6)) for i in range(6)]
+    np.save(tmp_path / "rows.npy", np.concatenate(groups))
+    output = ("-o", tmp_path / "m", "--quiet")
+    code, _, err = call("fit", tmp_path / "rows.npy", "-k", 2, *FIT[:4], *output)
+    assert code == 0
+    (line,) = err.splitlines()
+    assert line.startswith("warning: The affinity graph should have at most")
+
+
+def test_version_and_help(call):
+    assert call("--version")[1].strip() == __version__
+    code, out, _ = call("--help")
+    assert code == 0
+    for command in ("demo", "fit", "predict", "score", "features", "data"):
+        assert command in out
+
+
+def test_module_runs_as_a_program():
+    command = [sys.executable, "-m", "selfexpress", "--version"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == __version__
+
+
+def test_an_interrupt_leaves_with_130_and_no_file(call, monkeypatch, data, tmp_path):
+    from selfexpress.estimators import senet
+
+    def interrupted(*arguments, **keywords):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(senet, "train", interrupted)
+    np.save(tmp_path / "rows.npy", data.X)
+    output = ("-o", tmp_path / "m")
+    code, out, err = call("fit", tmp_path / "rows.npy", "-k", 3, *output, "--quiet")
+    assert code == 130
+    assert "Traceback" not in out + err
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.npy"]
