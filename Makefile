@@ -19,8 +19,8 @@ test: $(INSTALLED)
 	$(BIN)/python -m pytest --doctest-modules src/selfexpress -m ""
 
 check: $(INSTALLED)
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
