@@ -1,8 +1,20 @@
 """Subspace clustering that learns a function instead of a matrix."""
 
 from selfexpress.data.synthetic import make_subspaces
+from selfexpress.estimators.ensc import EnSC
+from selfexpress.estimators.esc import ESC
+from selfexpress.estimators.gap import objective_gap
 from selfexpress.estimators.senet import SENet
+from selfexpress.estimators.ssc_omp import SSCOMP
 
 __version__ = "0.1.0"
 
-__all__ = ["SENet", "__version__", "make_subspaces"]
+__all__ = [
+    "ESC",
+    "SSCOMP",
+    "EnSC",
+    "SENet",
+    "__version__",
+    "make_subspaces",
+    "objective_gap",
+]

@@ -1,0 +1,48 @@
+"""The compiler of the CPU kernels: its presence and its threads."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import torch
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@functools.cache
+def has_numba() -> bool:
+    """Tell whether numba can be imported; torch does its work otherwise."""
+    return importlib.util.find_spec("numba") is not None
+
+
+def for_row_ranges(kernel: Callable[[slice], object], n_rows: int) -> None:
+    """Call a kernel for all rows, in as many threads as torch may use.
+
+    The kernel must let go of the interpreter lock. Threads that sleep between calls
+    are why this is not the compiler's own parallel loop: its threads keep spinning,
+    and take the cores from torch's.
+    """
+    # Rows differ in cost: several ranges a thread even that out.
+    size = max(1, -(-n_rows // (4 * torch.get_num_threads())))
+    in_threads(kernel, [slice(start, start + size) for start in range(0, n_rows, size)])
+
+
+def in_threads(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """Return what a function makes of every item, working on several at a time.
+
+    As many threads as torch may use, each with one thread for its own operations.
+    """
+    n_threads = torch.get_num_threads()
+    if n_threads == 1 or len(items) == 1:
+        return [function(item) for item in items]
+    torch.set_num_threads(1)
+    try:
+        with ThreadPoolExecutor(n_threads) as pool:
+            return list(pool.map(function, items))
+    finally:
+        torch.set_num_threads(n_threads)

@@ -1,0 +1,86 @@
+"""How far a trained network is from the optimum it approximates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from selfexpress.baselines.ensc import elastic_net_expression
+from selfexpress.baselines.problem import ElasticNetConfig
+from selfexpress.config import require_count
+from selfexpress.data.sources import ArraySource, RowBlock, UnitRows
+from selfexpress.estimators.senet import SENet
+from selfexpress.estimators.solver import row_matrix
+
+_BATCH_SIZE = 512
+
+
+def objective_gap(
+    model: SENet,
+    X: Any,
+    *,
+    n_rows: int = 1000,
+    random_state: int | np.random.RandomState | None = None,
+) -> float:
+    """Return (the network's objective - the optimum) / the optimum.
+
+    Both are means over a random sample of rows, each expressed by all other rows of
+    ``X`` with all of its coefficients; the optimum comes from the exact solver, with
+    ``gamma`` and ``l1_ratio`` of the model.
+
+    Parameters
+    ----------
+    model : SENet
+        Fitted.
+    X : array-like, Tensor or RowSource of shape (n_samples, n_features)
+        Rows the model was fitted on, or new ones.
+    n_rows : int
+        Size of the sample; all rows where there are fewer.
+    random_state : int, RandomState or None
+        Chooses the sample.
+
+    Returns
+    -------
+    float
+        0 is optimal; never below 0 but for rounding.
+    """
+    check_is_fitted(model, "network_")
+    require_count("n_rows", n_rows, advice="Use for example 1000.")
+    device = next(model.network_.parameters()).device
+    rows = row_matrix(
+        UnitRows(model._source(X, reset=False, device=device)), device
+    )  # (N, D)
+    random = check_random_state(random_state)
+    chosen = random.permutation(len(rows))[:n_rows]
+    index = torch.from_numpy(np.sort(chosen)).to(device)
+    config = ElasticNetConfig(gamma=model.gamma, l1_ratio=model.l1_ratio, tol=1e-4)
+    optimum = elastic_net_expression(rows, config, index=index).objective.mean()
+    reached = np.mean(
+        [
+            float(value)
+            for batch in index.split(_BATCH_SIZE)
+            for value in network_objectives(model, rows, batch)
+        ]
+    )
+    return float((reached - optimum) / optimum)
+
+
+@torch.inference_mode()
+def network_objectives(model: SENet, rows: Tensor, index: Tensor) -> Tensor:
+    """Return the objective that the network reaches for the rows at ``index``, (B,)."""
+    batch = RowBlock(rows[index], index)
+    queries = model.network_.query_tower(batch.rows)
+    residuals = batch.rows.double()
+    penalty = residuals.new_zeros(len(index))
+    for block in ArraySource(rows, device=rows.device).blocks(8192):
+        coefficients = model.network_.block_coefficients(queries, batch, block)
+        residuals = residuals - (coefficients @ block.rows).double()
+        l1_norm = coefficients.abs().sum(dim=1)
+        l2_norm = coefficients.square().sum(dim=1)
+        penalty += model.l1_ratio * l1_norm + (1 - model.l1_ratio) / 2 * l2_norm
+    return model.gamma / 2 * residuals.square().sum(dim=1) + penalty

@@ -1,0 +1,93 @@
+"""What the clusterers share that solve for their coefficients instead of learning them.
+
+Their data is held on the device as one matrix of unit rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from selfexpress.baselines.problem import Progress
+from selfexpress.data.sources import RowSource, UnitRows
+from selfexpress.errors import DegenerateError
+from selfexpress.estimators.base import SelfExpressiveClusterer, resolve_device
+
+
+class SolverClusterer(SelfExpressiveClusterer):
+    """Base of ``EnSC``, ``SSCOMP`` and ``ESC``.
+
+    A subclass says in :meth:`_express` how unit rows become sparse coefficients.
+    """
+
+    def fit(self, X: Any, y: None = None) -> Self:
+        """Express the rows of ``X`` by each other and cluster them.
+
+        Parameters
+        ----------
+        X : array-like, Tensor or RowSource of shape (n_samples, n_features)
+            NumPy (also memory-mapped), torch on any device, pandas, or a source. It
+            is copied to ``device`` as a whole.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If ``X`` or a setting cannot be used.
+        DegenerateError
+            If every coefficient is zero.
+        """
+        self.timings_ = {}
+        device = resolve_device(self.device)
+        source = UnitRows(self._source(X, reset=True, device=device))
+        cluster_config = self._cluster_config(len(source))
+        seed = self._seed()
+
+        with self._timed("coefficients"), _progress_bar(self.verbose) as progress:
+            rows = row_matrix(source, device)
+            coefficients = self._express(rows, seed=seed, progress=progress)
+        self._require_nonzero(coefficients)
+        self._cluster(coefficients, cluster_config, seed=seed, device=device)
+        return self
+
+    def _express(
+        self, rows: Tensor, *, seed: int, progress: Progress | None
+    ) -> sparse.csr_array:
+        raise NotImplementedError
+
+    def _require_nonzero(self, coefficients: sparse.csr_array) -> None:
+        if coefficients.nnz == 0:
+            raise DegenerateError(
+                "Some coefficient must not be zero, but all are: no row has another "
+                "that is like it enough. Raise gamma where there is one, or remove "
+                "rows of zeros."
+            )
+
+
+def row_matrix(source: RowSource, device: torch.device) -> Tensor:
+    """Return all rows of a source as one matrix on a device."""
+    return torch.cat([block.rows.to(device) for block in source.blocks(8192)])
+
+
+@contextmanager
+def _progress_bar(verbose: bool | int) -> Iterator[Progress | None]:
+    """Yield what moves a bar on stderr, or nothing to call."""
+    if not verbose:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    with Bar(console=Console(stderr=True)) as bar:
+        task = bar.add_task("coefficients", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,0 +1,73 @@
+"""Promises about the project as a whole."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import selfexpress
+from selfexpress import features
+
+SOURCE = Path(selfexpress.__file__).parent
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+
+def test_public_names_are_these():
+    assert set(selfexpress.__all__) == {
+        "ESC",
+        "EnSC",
+        "SENet",
+        "SSCOMP",
+        "__version__",
+        "make_subspaces",
+        "objective_gap",
+    }
+    assert all(hasattr(selfexpress, name) for name in selfexpress.__all__)
+
+
+def test_every_module_can_be_imported():
+    for module in pkgutil.walk_packages([str(SOURCE)], "selfexpress."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        selfexpress.SENet,
+        selfexpress.EnSC,
+        selfexpress.SSCOMP,
+        selfexpress.ESC,
+        features.Scattering2D,
+        features.Whitening,
+        features.CodingRateEncoder,
+    ],
+    ids=lambda estimator: estimator.__name__,
+)
+def test_every_setting_is_documented(estimator):
+    text = inspect.getdoc(estimator)
+    parameters = text.split("Parameters\n")[1].split("Attributes\n")[0]
+    documented = {
+        name
+        for line in parameters.splitlines()
+        if line and not line.startswith(" ")
+        for name in re.findall(r"\w+", line.split(" : ")[0])
+    }
+    settings = set(inspect.signature(estimator).parameters)
+    assert settings <= documented, settings - documented
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.name)
+def test_no_file_is_longer_than_one_sitting(module):
+    assert len(module.read_text().splitlines()) <= 450
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.name)
+def test_no_code_loads_a_pickle(module):
+    text = module.read_text()
+    assert not re.search(r"\bimport pickle|torch\.load\(|allow_pickle=True", text)

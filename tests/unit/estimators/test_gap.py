@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from selfexpress.baselines.ensc import elastic_net_expression
+from selfexpress.baselines.problem import ElasticNetConfig
+from selfexpress.data.synthetic import make_subspaces
+from selfexpress.errors import ConfigError
+from selfexpress.estimators.gap import network_objectives, objective_gap
+from selfexpress.estimators.senet import SENet
+from selfexpress.ops.self_expression import unit_rows
+
+# Clean subspaces may fall into more pieces than clusters; that is not tested here.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:The affinity graph:selfexpress.errors.DegenerateWarning"
+)
+
+
+@pytest.fixture
+def data(seed):
+    return make_subspaces(3, dimension=2, n_features=8, n_samples=30, random_state=seed)
+
+
+def fitted(data, seed, *, max_iter, **settings):
+    return SENet(
+        3,
+        gamma=50.0,
+        hidden_sizes=(64,),
+        n_embedding=64,
+        max_iter=max_iter,
+        n_train_samples=None,
+        random_state=seed,
+        device="cpu",
+        **settings,
+    ).fit(data.X)
+
+
+def test_network_objective_equals_the_formula(data, seed):
+    model = fitted(data, seed, max_iter=100)
+    rows = unit_rows(torch.from_numpy(data.X).float())
+    actual = network_objectives(model, rows, torch.tensor([4, 40])).numpy()
+    with torch.no_grad():
+        queries = model.network_.query_tower(rows)
+        keys = model.network_.key_tower(rows)
+        dense = model.network_.coefficients(queries, keys).double().numpy()
+    np.fill_diagonal(dense, 0)
+    residuals = rows.double().numpy() - dense @ rows.double().numpy()
+    penalty = 0.9 * np.abs(dense).sum(axis=1) + 0.05 * (dense**2).sum(axis=1)
+    expected = 25 * (residuals**2).sum(axis=1) + penalty
+    np.testing.assert_allclose(actual, expected[[4, 40]], rtol=1e-4)
+
+
+def test_gap_is_the_relative_distance_to_the_exact_optimum(data, seed):
+    model = fitted(data, seed, max_iter=100)
+    rows = unit_rows(torch.from_numpy(data.X).float())
+    config = ElasticNetConfig(gamma=50.0, l1_ratio=0.9, tol=1e-6)
+    least = elastic_net_expression(rows.double(), config).objective.mean()
+    reached = float(network_objectives(model, rows, torch.arange(90)).mean())
+    gap = objective_gap(model, data.X, n_rows=1000)
+    assert gap == pytest.approx((reached - least) / least, rel=1e-4)
+    assert gap > 0
+
+
+def test_training_narrows_the_gap(data, seed):
+    early = objective_gap(fitted(data, seed, max_iter=30), data.X)
+    late = objective_gap(fitted(data, seed, max_iter=300), data.X)
+    assert late < early
+
+
+def test_random_state_fixes_the_sample(data, seed):
+    model = fitted(data, seed, max_iter=30)
+    first = objective_gap(model, data.X, n_rows=10, random_state=seed)
+    assert objective_gap(model, data.X, n_rows=10, random_state=seed) == first
+    assert objective_gap(model, data.X, n_rows=10, random_state=seed + 1) != first
+
+
+def test_least_squares_has_a_gap_too(data, seed):
+    model = fitted(data, seed, max_iter=100, l1_ratio=0.0)
+    assert objective_gap(model, data.X) > 0
+
+
+def test_a_sample_of_no_rows_is_refused(data, seed):
+    model = fitted(data, seed, max_iter=30)
+    with pytest.raises(ConfigError, match="n_rows"):
+        objective_gap(model, data.X, n_rows=0)
