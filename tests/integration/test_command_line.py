@@ -38,14 +38,17 @@ def data():
 FIT = ("--gamma", 50, "--max-iter", 60, "--affinity", "symmetric", "--device", "cpu")
 
 
-@pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv", ".parquet", ".mat"])
-def test_fit_predict_and_score_a_file(suffix, call, data, tmp_path):
-    rows, model = tmp_path / f"rows{suffix}", tmp_path / "m.selfexpress"
-    labels, named = tmp_path / "labels.csv", tmp_path / "named.npy"
+SUFFIXES = (".npy", ".npz", ".csv", ".parquet", ".mat", ".safetensors")
+
+
+def test_fit_predict_and_score_files_of_every_kind(call, data, tmp_path):
+    model, labels = tmp_path / "m.selfexpress", tmp_path / "labels.csv"
     coefficients, truth = tmp_path / "c.npz", tmp_path / "truth.npy"
-    write_array(rows, data.X)
+    for suffix in SUFFIXES:
+        write_array(tmp_path / f"rows{suffix}", data.X)
     write_labels(truth, data.labels)
 
+    rows = tmp_path / "rows.parquet"
     outputs = ("-o", model, "--labels", labels, "--coefficients", coefficients)
     code, out, _ = call("fit", rows, "-k", 3, *outputs, *FIT, "--json", "--quiet")
     assert code == 0
@@ -54,10 +57,12 @@ def test_fit_predict_and_score_a_file(suffix, call, data, tmp_path):
     assert clustering_accuracy(read_labels(labels), data.labels) == 1
     assert read_csr(coefficients).shape == (180, 180)
 
-    code, out, _ = call("predict", model, rows, "-o", named, "--device", "cpu")
-    assert code == 0
-    assert "180 labels written" in out
-    assert np.mean(np.load(named) == read_labels(labels)) > 0.98
+    for suffix in SUFFIXES:
+        rows, named = tmp_path / f"rows{suffix}", tmp_path / f"named{suffix}"
+        code, out, _ = call("predict", model, rows, "-o", named, "--device", "cpu")
+        assert code == 0
+        assert "180 labels written" in out
+        assert np.mean(read_labels(named) == read_labels(labels)) > 0.98
 
     code, out, _ = call("score", named, truth, "--coefficients", coefficients, "--json")
     assert code == 0

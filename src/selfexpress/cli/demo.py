@@ -97,10 +97,8 @@ def _run(
     write_labels(prefix.with_name(f"{prefix.name}-labels.csv"), model.labels_)
     model.save(prefix.with_suffix(".selfexpress"))
     figure = Figure(figsize=(6, 6), layout="constrained")
-    axes = plot_coefficients(
-        model.coefficients_, truth[~is_new], axes=figure.subplots()
-    )
-    axes.set_title(f"{prefix.name}: |C|, sorted by true class")
+    axes = plot_coefficients(model.coefficients_, model.labels_, axes=figure.subplots())
+    axes.set_title(f"{prefix.name}: |C|, sorted by label")
     figure.savefig(prefix.with_suffix(".png"), dpi=120)
     return {
         "accuracy": metrics.clustering_accuracy(model.labels_, truth[~is_new]),

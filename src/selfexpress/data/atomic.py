@@ -28,7 +28,10 @@ def replacing(path: Path) -> Iterator[Path]:
     # Not tempfile: its files stay private to the user after the move.
     target = path.with_name(f".{secrets.token_hex(8)}{path.suffix.lower()}")
     try:
+        target.touch()
+        mode = target.stat().st_mode
         yield target
+        target.chmod(mode)  # some writers make their files private
         with target.open("rb+") as stream:
             os.fsync(stream.fileno())
         target.replace(path)
