@@ -58,8 +58,11 @@ def main() -> None:
     claim, results = run(rows, config, arguments)
     print(record.json.dumps(results, indent=2, default=record._plain))
     if not arguments.quick:
+        settings = vars(arguments) | {
+            "features": getattr(arguments.features, "name", None)
+        }
         path = record.write_record(
-            claim, results, vars(arguments), seed=arguments.seed, device=rows.device
+            claim, results, settings, seed=arguments.seed, device=rows.device
         )
         print(path)
 

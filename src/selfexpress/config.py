@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
+
+import numpy as np
 
 from selfexpress.errors import ConfigError
 
@@ -14,6 +16,9 @@ SCHEDULES = ("cosine", "constant")
 PRECISIONS = ("auto", "float32", "bfloat16")
 AFFINITIES = ("nearest_neighbors", "symmetric")
 
+# Beyond this, numbers do not survive single precision.
+_LARGEST = 1e30
+
 
 @dataclass(frozen=True)
 class NetworkConfig:
@@ -21,17 +26,24 @@ class NetworkConfig:
 
     Attributes
     ----------
-    hidden_sizes : tuple of int
+    hidden_sizes : sequence of int
         Width of each hidden layer; the paper uses ``(1024, 1024, 1024)``.
     n_embedding : int
         Dimension p of queries and keys; coefficients are scaled by 1/p.
     """
 
-    hidden_sizes: tuple[int, ...] = (1024, 1024, 1024)
+    hidden_sizes: Sequence[int] = (1024, 1024, 1024)
     n_embedding: int = 1024
 
     def __post_init__(self) -> None:
-        for size in self.hidden_sizes:
+        if not isinstance(self.hidden_sizes, Sequence | np.ndarray):
+            raise ConfigError(
+                f"hidden_sizes must be a sequence of integers, got "
+                f"{self.hidden_sizes!r}. Use for example (512, 512)."
+            )
+        sizes = tuple(self.hidden_sizes)
+        object.__setattr__(self, "hidden_sizes", sizes)
+        for size in sizes:
             require_count("hidden_sizes", size, advice="Use for example (512, 512).")
         require_count("n_embedding", self.n_embedding, advice="Use for example 512.")
 
@@ -134,7 +146,7 @@ def require_count(name: str, value: object, *, least: int = 1, advice: str) -> N
 def require_positive(name: str, value: object, *, advice: str) -> None:
     """Refuse anything but a finite number above 0."""
     is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if not is_number or not 0 < float(value) < float("inf"):  # type: ignore[arg-type]
+    if not is_number or not 0 < value < _LARGEST:  # type: ignore[operator]
         raise ConfigError(
             f"{name} must be a finite number above 0, got {value!r}. {advice}"
         )
@@ -143,7 +155,7 @@ def require_positive(name: str, value: object, *, advice: str) -> None:
 def require_share(name: str, value: object, *, advice: str) -> None:
     """Refuse anything but a number from 0 to 1."""
     is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if not is_number or not 0 <= float(value) <= 1:  # type: ignore[arg-type]
+    if not is_number or not 0 <= value <= 1:  # type: ignore[operator]
         raise ConfigError(f"{name} must lie in [0, 1], got {value!r}. {advice}")
 
 

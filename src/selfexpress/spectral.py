@@ -107,10 +107,12 @@ def laplacian_eigenvectors(
     degree = np.asarray(affinity.sum(axis=1), dtype=np.float64).ravel()
     scale = sparse.diags_array(1 / np.sqrt(np.where(degree > 0, degree, 1)))
     adjacency = sparse.csr_array(scale @ affinity.astype(np.float64) @ scale)
-    n_components, component = connected_components(affinity, directed=False)
-    largest_first = np.argsort(-np.bincount(component), kind="stable")
-    # One vector of each component, and any could hold all the others.
-    n_each = 1 + max(0, n_eigenvectors - n_components)
+    component = connected_components(affinity, directed=False)[1]
+    sizes = np.bincount(component)
+    largest_first = np.argsort(-sizes, kind="stable")
+    # Each component of several nodes has one vector of eigenvalue 0, and any of them
+    # could hold all the others; isolated nodes, of eigenvalue 1, only fill up.
+    n_each = 1 + max(0, n_eigenvectors - int((sizes > 1).sum()))
 
     eigenvalues, eigenvectors = [], []
     for chosen in largest_first[:n_eigenvectors]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from selfexpress import __version__, make_subspaces
+from selfexpress import SENet, __version__, make_subspaces
 from selfexpress.cli import main
 from selfexpress.data.files import read_csr, read_labels, write_array, write_labels
 from selfexpress.metrics import clustering_accuracy
@@ -94,6 +94,11 @@ def test_progress_is_on_stderr_and_results_on_stdout(call, data, tmp_path):
         (("fit", "few.npy", "-k", 30, "-o", "m"), "n_clusters must be at most"),
         (("predict", "rows.npy", "rows.npy", "-o", "l.npy"), "damaged or something"),
         (("predict", "gone", "rows.npy", "-o", "l.npy"), "there is none"),
+        (("predict", "gone", "rows.npy", "-o", "l.txt"), "suffix of l.txt must be"),
+        (("fit", "rows.npy", "-k", 3, "-o", "."), "must be a file that can be written"),
+        (("fit", "rows.npy", "-k", 3, "-o", "m", "--labels", "l"), "suffix of l must"),
+        (("fit", "rows.npy", "-k", 3, "-o", "m", "--device", "mps"), "device must be"),
+        (("demo", "-o", "rows.npy"), "rows.npy"),
         (("score", "rows.npy", "gone.npy"), "rows.npy"),
     ],
 )
@@ -124,6 +129,20 @@ def test_warnings_are_single_lines_too(call, tmp_path):
     assert code == 0
     (line,) = err.splitlines()
     assert line.startswith("warning: The affinity graph should have at most")
+
+
+def test_demo_writes_labels_models_and_pictures(call, tmp_path):
+    code, out, _ = call("demo", "-o", tmp_path / "demo", "--json")
+    assert code == 0
+    scores = json.loads(out)
+    assert scores["subspaces"]["accuracy"] == 1
+    assert scores["subspaces"]["accuracy_new"] >= 0.98
+    assert scores["digits"]["accuracy"] >= 0.7
+    for name in ("subspaces", "digits"):
+        picture = (tmp_path / "demo" / f"{name}.png").read_bytes()
+        assert picture.startswith(b"\x89PNG")
+        assert len(read_labels(tmp_path / "demo" / f"{name}-labels.csv")) > 1000
+        SENet.load(tmp_path / "demo" / f"{name}.selfexpress")
 
 
 def test_version_and_help(call):

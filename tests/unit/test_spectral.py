@@ -86,6 +86,19 @@ def test_eigenvalues_of_components_are_merged_in_order():
     np.testing.assert_allclose(vectors.T @ vectors, np.eye(6), atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore::selfexpress.errors.DegenerateWarning")
+@pytest.mark.parametrize("n_isolated", [1, 2, 10])
+def test_isolated_nodes_do_not_crowd_out_the_clusters(n_isolated, seed):
+    affinity, truth = communities(seed)
+    isolated = sparse.csr_array((n_isolated, n_isolated))
+    together = sparse.csr_array(sparse.block_diag([affinity, isolated]))
+    values, _ = laplacian_eigenvectors(together, 3, seed=seed)
+    expected = laplacian_eigenvectors(affinity, 3, seed=seed)[0]
+    np.testing.assert_allclose(values, expected, atol=1e-9)
+    labels = spectral_clusters(together, 4, n_eigenvectors=3, seed=seed).labels
+    assert_same_partition(labels[: len(truth)], truth)
+
+
 def test_more_components_than_clusters_are_counted_in_a_warning():
     affinity, _ = communities(0, n_clusters=4, n_bridges=0)
     with pytest.warns(DegenerateWarning, match="n_clusters=2 .* but has 4"):

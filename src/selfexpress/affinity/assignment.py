@@ -1,9 +1,10 @@
 """Clusters of new rows, by the fitted rows that are expressed alike.
 
 A new row joins the fitted rows nearest to it in coefficient space, the space the
-graph was built in, and takes the cluster that most of them have. Adding up |c| over
-each cluster's keys is simpler but agrees less with the fitted labels; see
-``benchmarks/bench_predict_rules.py``.
+graph was built in, and takes the cluster that most of them have. Of the three rules
+in ``benchmarks/bench_predict_rules.py`` this one agrees best with the labels of the
+fit; adding up |c| over each cluster's keys scores up to 0.4 % higher on new points and
+agrees less.
 
 Shapes: M new rows, R references, P embedding dimensions, k clusters.
 """
@@ -35,18 +36,20 @@ class References:
     coefficients : csr_array of shape (R, R)
         How the references express each other.
     labels : ndarray of shape (R,), int64
+    n_clusters : int
+        Some may have no reference.
     """
 
     keys: Tensor
     coefficients: sparse.csr_array
     labels: NDArray[np.int64]
+    n_clusters: int
 
 
 def cluster_weights(
     coefficients: sparse.csr_array,
     references: References,
     *,
-    n_clusters: int,
     device: torch.device | str = "cpu",
 ) -> NDArray[np.float64]:
     """Return each cluster's share of a new row's neighbourhood, (M, k).
@@ -56,7 +59,6 @@ def cluster_weights(
     coefficients : csr_array of shape (M, R)
         The new rows expressed by the references.
     references : References
-    n_clusters : int
     device : torch.device or str
         Where nearest rows are searched.
 
@@ -72,11 +74,13 @@ def cluster_weights(
         n_neighbors=min(_N_NEIGHBORS, len(references.labels)),
         device=device,
     )
-    weights: NDArray[np.float64] = np.zeros((coefficients.shape[0], n_clusters))
+    weights: NDArray[np.float64] = np.zeros(
+        (coefficients.shape[0], references.n_clusters)
+    )
     row, place = np.nonzero(neighbors.index >= 0)
     cluster = references.labels[neighbors.index[row, place]]
     np.add.at(weights, (row, cluster), neighbors.similarity[row, place])
-    shares = np.bincount(references.labels, minlength=n_clusters)
+    shares = np.bincount(references.labels, minlength=references.n_clusters)
     weights[weights.sum(axis=1) == 0] = shares
     weights /= weights.sum(axis=1, keepdims=True)
     return weights

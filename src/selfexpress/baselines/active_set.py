@@ -93,8 +93,9 @@ def solve_rows(
         is_open = proof.is_open(0.99 * config.tol)
         if n_iter == config.max_iter or not is_open.any():
             return finish(rows, proof, n_iter)
-        finish(rows.take(~is_open), proof.take(~is_open), n_iter)
-        rows = _let_join(rows.take(is_open), outside.candidates[is_open])
+        done, still = (~is_open).nonzero()[:, 0], is_open.nonzero()[:, 0]
+        finish(rows.take(done), proof.take(done), n_iter)
+        rows = _let_join(rows.take(still), outside.candidates[still])
     raise AssertionError("max_iter is at least 1")
 
 

@@ -62,7 +62,7 @@ def solve_batch(
         floor = max(least, FIRST_CURVATURE * 0.1**step) * scale[pending]
         start = solution[pending]
         solution[pending] = _newton(part.proximal(floor, start), start)
-        is_open = part.violation(solution[pending]) > part.tol
+        is_open = ~(part.violation(solution[pending]) <= part.tol)
         # Without a proximal term a problem is as good as Newton's method makes it.
         pending = pending[is_open & (floor > part.beta)]
         if len(pending) == 0:
@@ -116,7 +116,8 @@ def _newton(problem: _Problem, start: Tensor) -> Tensor:
         slopes = problem.slopes(point)
         candidate = _minimise_piece(problem, slopes)
         value = problem.objective(candidate)
-        is_open = problem.violation(candidate) > problem.tol
+        # Written so that a failed factorisation, which gives NaN, stays open.
+        is_open = ~(problem.violation(candidate) <= problem.tol)
         is_better = (value < best_value[pending]) | ~is_open
         improved = pending[is_better]
         best[improved], best_value[improved] = candidate[is_better], value[is_better]

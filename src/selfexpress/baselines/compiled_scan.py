@@ -13,6 +13,9 @@ from torch import Tensor
 
 from selfexpress.baselines.compiled import for_row_ranges
 
+# Entries looked at together: most stretches hold nothing above the threshold.
+STRETCH = 64
+
 
 def merge_block(
     correlations: Tensor,
@@ -25,7 +28,7 @@ def merge_block(
 ) -> None:
     """Update candidates, largest and excess in place with a block's correlations.
 
-    Unlike a sort this costs one comparison for nearly every entry.
+    Unlike a sort this costs about one comparison for an entry.
 
     Parameters
     ----------
@@ -48,23 +51,39 @@ def merge_block(
 
 @njit(nogil=True, cache=True)
 def _merge(start, correlations, threshold, values, index, largest, excess):  # type: ignore[no-untyped-def]
-    n_candidates = values.shape[1]
+    n_columns = correlations.shape[1]
     for row in range(len(correlations)):
-        limit, peak, total = threshold[row], largest[row], excess[row]
         weakest = values[row].argmin()
-        for column in range(correlations.shape[1]):
-            value = correlations[row, column]
-            peak = max(peak, value)
-            if value <= limit:
+        for first in range(0, n_columns, STRETCH):
+            stretch = correlations[row, first : first + STRETCH]
+            peak = _largest(stretch)
+            largest[row] = max(largest[row], peak)
+            if peak > threshold[row]:
+                excess[row] += _squared_excess(stretch, threshold[row])
+            if peak <= max(threshold[row], values[row, weakest]):
                 continue
-            total += (value - limit) ** 2
-            if value > values[row, weakest]:
-                values[row, weakest] = value
-                index[row, weakest] = start + column
-                for place in range(n_candidates):
-                    if values[row, place] < values[row, weakest]:
-                        weakest = place
-        largest[row], excess[row] = peak, total
+            for place in range(len(stretch)):
+                if stretch[place] > values[row, weakest]:
+                    values[row, weakest] = stretch[place]
+                    index[row, weakest] = start + first + place
+                    weakest = values[row].argmin()
+
+
+@njit(cache=True, fastmath={"nnan", "nsz", "reassoc"})
+def _largest(values):  # type: ignore[no-untyped-def]
+    peak = values[0]
+    for value in values:
+        peak = max(peak, value)
+    return peak
+
+
+@njit(cache=True, fastmath={"nnan", "nsz", "reassoc"})
+def _squared_excess(values, threshold):  # type: ignore[no-untyped-def]
+    total = np.float64(0)
+    for value in values:
+        over = max(value - threshold, 0)
+        total += over * over
+    return total
 
 
 def exact_residuals(

@@ -15,9 +15,11 @@ from torch import Tensor
 from selfexpress.baselines.compiled import for_row_ranges
 
 MAX_SWEEPS = 2000
-# Newton steps on the support, after so many sweeps, while coefficients change sign.
-SWEEPS_PER_NEWTON = 3
-NEWTON_STEPS = 3
+# Newton steps on the support are due after so many sweeps without a change of sign, or
+# so many in all, and are repeated while they make coefficients zero.
+STABLE_SWEEPS = 4
+MOST_SWEEPS = 20
+NEWTON_STEPS = 10
 
 
 def descend(
@@ -83,10 +85,15 @@ def _descend_row(gram, linear, solution, alpha, beta, tol):  # type: ignore[no-u
     for k in range(len(solution)):
         if solution[k] != 0.0:
             _add_scaled(gradient, -solution[k], gram[k])
-    for sweep in range(MAX_SWEEPS):
-        if _sweep(gram, gradient, solution, alpha, beta) <= tol:
+    n_stable = n_since = 0
+    for _ in range(MAX_SWEEPS):
+        worst, n_flips = _sweep(gram, gradient, solution, alpha, beta)
+        if worst <= tol:
             return
-        if sweep % SWEEPS_PER_NEWTON == SWEEPS_PER_NEWTON - 1:
+        n_stable = n_stable + 1 if n_flips == 0 else 0
+        n_since += 1
+        if n_stable == STABLE_SWEEPS or n_since == MOST_SWEEPS:
+            n_stable = n_since = 0
             for _ in range(NEWTON_STEPS):
                 if _newton_step(gram, gradient, solution, alpha, beta):
                     break
@@ -94,8 +101,12 @@ def _descend_row(gram, linear, solution, alpha, beta, tol):  # type: ignore[no-u
 
 @njit(cache=True)
 def _sweep(gram, gradient, solution, alpha, beta):  # type: ignore[no-untyped-def]
-    """Minimise over each coordinate in turn; return the largest violation met."""
+    """Minimise over each coordinate in turn.
+
+    Returns the largest violation met and how many coefficients changed their sign.
+    """
     worst = 0.0
+    n_flips = 0
     for k in range(len(solution)):
         old = solution[k]
         slope = gradient[k] - beta * old
@@ -112,45 +123,75 @@ def _sweep(gram, gradient, solution, alpha, beta):  # type: ignore[no-untyped-de
         pull = gradient[k] + gram[k, k] * old
         new = np.sign(pull) * max(abs(pull) - alpha, 0.0) / curvature
         if new != old:
+            n_flips += np.sign(new) != np.sign(old)
             solution[k] = new
             _add_scaled(gradient, old - new, gram[k])
-    return worst
+    return worst, n_flips
 
 
 @njit(cache=True)
 def _newton_step(gram, gradient, solution, alpha, beta):  # type: ignore[no-untyped-def]
-    """Move towards the minimiser over the support, up to the first sign change.
+    """Move to the minimiser over the support, as far as that keeps all signs.
 
-    Returns whether there was none, or no step to take.
+    Returns whether it went all the way, or found no way to go.
     """
     support = np.flatnonzero(solution)
-    size = len(support)
-    if size == 0:
-        return True
-    factor = np.empty((size, size))
-    step = np.empty(size)
-    for a in range(size):
-        i = support[a]
-        step[a] = gradient[i] - beta * solution[i] - alpha * np.sign(solution[i])
-        for b in range(a + 1):
-            factor[a, b] = gram[i, support[b]]
-        # The ridge keeps duplicates solvable; the step still goes downhill.
-        factor[a, a] += beta + 1e-12 * gram[i, i]
-    if not _solve_spd(factor, step):
+    slope = np.empty(len(support))
+    for a, i in enumerate(support):
+        slope[a] = gradient[i] - beta * solution[i] - alpha * np.sign(solution[i])
+    step = slope.copy()
+    if len(support) == 0 or not _solve_spd(_factor(gram, support, beta), step):
         return True
     length = 1.0
-    first = -1
-    for a in range(size):
-        old = solution[support[a]]
-        if old * (old + length * step[a]) <= 0.0:
-            length = -old / step[a]
-            first = a
-    for a in range(size):
-        i = support[a]
-        change = -solution[i] if a == first else length * step[a]
-        solution[i] += change
-        _add_scaled(gradient, -change, gram[i])
-    return first < 0
+    for a, i in enumerate(support):
+        if solution[i] * (solution[i] + length * step[a]) <= 0.0:
+            length = -solution[i] / step[a]
+    if length == 1.0:
+        _move(gram, gradient, solution, support, step)
+        return True
+    # All that would change sign stop at zero, if that is downhill; else the first.
+    clipped = step.copy()
+    for a, i in enumerate(support):
+        if solution[i] * (solution[i] + step[a]) <= 0.0:
+            clipped[a] = -solution[i]
+        step[a] = length * step[a]
+        if abs(solution[i] + step[a]) <= 1e-14 * abs(solution[i]):
+            step[a] = -solution[i]
+    if _is_downhill(gram, support, slope, clipped, beta):
+        step = clipped
+    _move(gram, gradient, solution, support, step)
+    return False
+
+
+@njit(cache=True)
+def _factor(gram, support, beta):  # type: ignore[no-untyped-def]
+    """Return the lower triangle of the support's second derivatives."""
+    matrix = np.empty((len(support), len(support)))
+    for a, i in enumerate(support):
+        for b in range(a + 1):
+            matrix[a, b] = gram[i, support[b]]
+        # The ridge keeps duplicates solvable; the step still goes downhill.
+        matrix[a, a] += beta + 1e-12 * gram[i, i]
+    return matrix
+
+
+@njit(cache=True)
+def _is_downhill(gram, support, slope, step, beta):  # type: ignore[no-untyped-def]
+    """Tell whether a step that changes no sign lowers the objective."""
+    change = 0.0
+    for a, i in enumerate(support):
+        curve = beta * step[a]
+        for b, j in enumerate(support):
+            curve += gram[i, j] * step[b]
+        change += step[a] * (0.5 * curve - slope[a])
+    return change < 0.0
+
+
+@njit(cache=True)
+def _move(gram, gradient, solution, support, step):  # type: ignore[no-untyped-def]
+    for a, i in enumerate(support):
+        solution[i] += step[a]
+        _add_scaled(gradient, -step[a], gram[i])
 
 
 @njit(cache=True, fastmath={"reassoc", "contract"})

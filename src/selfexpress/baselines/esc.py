@@ -26,6 +26,8 @@ from selfexpress.errors import ConfigError
 BATCH_SIZE = {"cpu": 64, "cuda": 1024}
 # Costs must order rows, so that they are solved far beyond ``tol``.
 COST_TOL = 1e-9
+# Costs that differ by less, relatively, are equal: rows that no exemplar helps are.
+EQUAL_COSTS = 1e-9
 
 
 @dataclass(frozen=True)
@@ -116,13 +118,13 @@ def farthest_first(
 def _costliest(costs: _Costs) -> int:
     """Return the row of largest cost, updating as few costs as that needs."""
     order = costs.bounds.argsort(descending=True, stable=True)
-    largest = -torch.inf
+    enough = -torch.inf
     for batch in order.split(BATCH_SIZE[order.device.type]):
-        if largest > costs.bounds[batch[0]]:
+        if enough > costs.bounds[batch[0]]:
             break
         costs.update(batch)
-        largest = max(largest, float(costs.bounds[batch].max()))
-    return int((costs.bounds == largest).nonzero()[0, 0])
+        enough = max(enough, (1 - EQUAL_COSTS) * float(costs.bounds[batch].max()))
+    return int((costs.bounds >= enough).nonzero()[0, 0])
 
 
 class _Costs:

@@ -34,7 +34,7 @@ def main() -> None:
         warnings.showwarning = _show_warning
         try:
             app()
-        except (SelfExpressError, ValueError, TypeError) as error:
+        except (SelfExpressError, ValueError, TypeError, OSError) as error:
             _complain("error", str(error))
             sys.exit(2)
 

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.progress import Progress
 from torch import Tensor
 
+from selfexpress.cli.outputs import require_writable
 from selfexpress.data.atomic import replacing
 from selfexpress.data.datasets import Dataset, load
 from selfexpress.data.files import FORMATS, read_array, write_array
@@ -96,7 +97,7 @@ def features(
         scattering, resize, project = True, resize or 32, project or 500
     projection = _projection(whiten, project, center=center, block_size=block_size)
     _check_choice(scattering, encoder, projection, train=train)
-    _check_output(output)
+    require_writable(output, suffixes=FORMATS)
     samples = _read_samples(data, name=name, split=split)
     source = _rows_of(samples, device)
     if scattering:
@@ -197,20 +198,6 @@ class _Stages:
 
             yield MappedSource(source, count, source.n_features)
         self.seconds[name] = time.perf_counter() - start
-
-
-def _check_output(output: Path) -> None:
-    """Refuse an output that cannot be written before the work, not after it."""
-    if output.suffix.lower() not in FORMATS:
-        raise DataError(
-            f"The suffix of {output} must be one of {', '.join(FORMATS)}, got "
-            f"{output.suffix!r}. Choose another name."
-        )
-    if not output.parent.is_dir():
-        raise DataError(
-            f"The folder {output.parent} must exist before {output.name} can be "
-            "written there. Create it."
-        )
 
 
 def _projection(

@@ -11,9 +11,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from selfexpress.cli.outputs import require_writable
 from selfexpress.cli.rows import read_rows
-from selfexpress.data.files import write_csr, write_labels
-from selfexpress.errors import DataError
+from selfexpress.data.files import FORMATS, write_csr, write_labels
 from selfexpress.estimators.senet import SENet
 
 
@@ -59,8 +59,11 @@ def fit(
 
     Example: selfexpress fit rows.npy -k 10 -o rows.selfexpress --labels labels.npy
     """
-    for path in filter(None, (output, labels, coefficients)):
-        _require_folder(path)
+    require_writable(output)
+    if labels is not None:
+        require_writable(labels, suffixes=FORMATS)
+    if coefficients is not None:
+        require_writable(coefficients, suffixes=(".npz",))
     model = SENet(
         n_clusters,
         gamma=gamma,
@@ -82,15 +85,6 @@ def fit(
         print(json.dumps(_summary(model, output)))
     else:
         _print_summary(model, output)
-
-
-def _require_folder(path: Path) -> None:
-    """Refuse an output that cannot be written before the work, not after it."""
-    if not path.parent.is_dir():
-        raise DataError(
-            f"The folder {path.parent} must exist before {path.name} can be written "
-            "there. Create it."
-        )
 
 
 def _summary(model: SENet, output: Path) -> dict[str, object]:

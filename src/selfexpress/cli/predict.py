@@ -9,8 +9,9 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from selfexpress.cli.outputs import require_writable
 from selfexpress.cli.rows import read_rows
-from selfexpress.data.files import write_array, write_labels
+from selfexpress.data.files import FORMATS, write_array, write_labels
 from selfexpress.estimators.senet import SENet
 
 
@@ -34,13 +35,15 @@ def predict(
 
     Example: selfexpress predict rows.selfexpress new.npy -o labels.npy
     """
+    for path in filter(None, (output, probabilities)):
+        require_writable(path, suffixes=FORMATS)
     fitted = SENet.load(model, device=device)
     shares = fitted.predict_proba(read_rows(data, name=name))
     labels = shares.argmax(axis=1)
     write_labels(output, labels)
     if probabilities is not None:
         write_array(probabilities, shares)
-    sizes = np.bincount(labels, minlength=fitted.n_clusters).tolist()
+    sizes = np.bincount(labels, minlength=shares.shape[1]).tolist()
     if as_json:
         print(json.dumps({"labels": str(output), "cluster_sizes": sizes}))
     else:

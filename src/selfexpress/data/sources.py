@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from selfexpress.errors import DataError
 from selfexpress.ops.self_expression import unit_rows
 
 
@@ -113,10 +114,17 @@ class ArraySource:
 
 
 class UnitRows:
-    """The rows of another source, each scaled to unit l2 norm as it is read."""
+    """The rows of another source, each scaled to unit l2 norm as it is read.
 
-    def __init__(self, source: RowSource) -> None:
+    Scaling comes before the conversion to ``dtype``, so that rows too large or too
+    small for it keep their direction.
+    """
+
+    def __init__(
+        self, source: RowSource, *, dtype: torch.dtype = torch.float32
+    ) -> None:
         self._source = source
+        self._dtype = dtype
 
     @property
     def n_features(self) -> int:
@@ -130,8 +138,51 @@ class UnitRows:
     def blocks(self, block_size: int) -> Iterator[RowBlock]:
         """Yield all rows in order, ``block_size`` at a time; the last may be short."""
         for block in self._source.blocks(block_size):
-            yield RowBlock(unit_rows(block.rows), block.index)
+            yield RowBlock(unit_rows(block.rows).to(self._dtype), block.index)
 
     def take(self, index: Tensor) -> Tensor:
         """Return the rows at the given positions, in that order."""
-        return unit_rows(self._source.take(index))
+        return unit_rows(self._source.take(index)).to(self._dtype)
+
+
+class CheckedRows:
+    """The rows of a source that is not ours: moved to a device, refused if not finite.
+
+    Raises
+    ------
+    DataError
+        When a block is read that holds NaN or infinity.
+    """
+
+    def __init__(self, source: RowSource, *, device: torch.device) -> None:
+        self._source = source
+        self._device = device
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return self._source.n_features
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self._source)
+
+    def blocks(self, block_size: int) -> Iterator[RowBlock]:
+        """Yield all rows in order, ``block_size`` at a time; the last may be short."""
+        for block in self._source.blocks(block_size):
+            yield RowBlock(self._check(block.rows), block.index.to(self._device))
+
+    def take(self, index: Tensor) -> Tensor:
+        """Return the rows at the given positions, in that order."""
+        return self._check(self._source.take(index))
+
+    def _check(self, rows: Tensor) -> Tensor:
+        rows = rows.to(self._device)
+        if not rows.is_floating_point():
+            rows = rows.float()
+        if not torch.isfinite(rows).all():
+            raise DataError(
+                "The rows of a source must be finite, but a block contains NaN or "
+                "infinity. Clean them."
+            )
+        return rows

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from selfexpress.affinity.graph import build_affinity
 from selfexpress.config import ClusterConfig
-from selfexpress.data.sources import ArraySource, RowSource
+from selfexpress.data.sources import ArraySource, CheckedRows, RowSource
 from selfexpress.errors import ConfigError, DataError
 from selfexpress.spectral import spectral_clusters
 
@@ -48,12 +48,14 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
         """
         if isinstance(X, RowSource):
             validate_data(self, _Shape(len(X), X.n_features), reset=reset, **_NO_CHECK)
-            return X
+            _require_rows(len(X), reset=reset)
+            return CheckedRows(X, device=device)
         if isinstance(X, Tensor):
             X = _check_tensor(X)
             if X.device.type != "cpu":
                 validate_data(self, X, reset=reset, **_NO_CHECK)
-                return ArraySource(X, device=device)
+                _require_rows(len(X), reset=reset)
+                return ArraySource(X, dtype=_row_dtype(X), device=device)
             X = X.numpy()
         array = validate_data(
             self,
@@ -62,7 +64,8 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
             dtype=[np.float32, np.float64],
             ensure_min_samples=2 if reset else 1,
         )
-        return ArraySource(array, device=device)
+        dtype = torch.float64 if array.dtype == np.float64 else torch.float32
+        return ArraySource(array, dtype=dtype, device=device)
 
     def _cluster_config(self, n_samples: int) -> ClusterConfig:
         settings = [field.name for field in fields(ClusterConfig)]
@@ -139,6 +142,19 @@ def _check_tensor(X: Tensor) -> Tensor:
     return X.float() if X.dtype == torch.bfloat16 else X
 
 
+def _require_rows(n_rows: int, *, reset: bool) -> None:
+    least = 2 if reset else 1
+    if n_rows < least:
+        raise DataError(
+            f"X must have at least {least} rows, got n_samples={n_rows}. Give more."
+        )
+
+
+def _row_dtype(X: Tensor) -> torch.dtype:
+    """Return the type to scale rows in: their own if that is wide enough."""
+    return torch.float64 if X.dtype == torch.float64 else torch.float32
+
+
 def resolve_device(device: str | torch.device | None) -> torch.device:
     """Return the device asked for; a GPU if there is one for ``None`` or "auto"."""
     if device is None or device == "auto":
@@ -150,9 +166,11 @@ def resolve_device(device: str | torch.device | None) -> torch.device:
             f"device must name a torch device, got {device!r}. "
             "Use 'cpu', 'cuda', 'cuda:1' or 'auto'."
         ) from error
-    if resolved.type == "cuda" and not torch.cuda.is_available():
+    try:
+        torch.empty(1, device=resolved)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise ConfigError(
-            f"device must be present, got {device!r} on a machine where torch finds "
-            "no GPU. Use device='cpu'."
-        )
+            f"device must be present on this machine, but torch cannot use "
+            f"{device!r}. Use device='cpu'."
+        ) from error
     return resolved

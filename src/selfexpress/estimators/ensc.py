@@ -103,7 +103,7 @@ class EnSC(SolverClusterer):
     >>> from selfexpress import EnSC, make_subspaces
     >>> data = make_subspaces(3, dimension=2, n_features=10, n_samples=40,
     ...                       random_state=0)
-    >>> model = EnSC(n_clusters=3, random_state=0).fit(data.X)
+    >>> model = EnSC(3, affinity="symmetric", random_state=0).fit(data.X)
     >>> bool(model.kkt_violation_.max() <= model.tol)
     True
     """

@@ -75,9 +75,9 @@ class ESC(SolverClusterer):
     Examples
     --------
     >>> from selfexpress import ESC, make_subspaces
-    >>> data = make_subspaces(3, dimension=2, n_features=10, n_samples=40,
+    >>> data = make_subspaces(3, dimension=4, n_features=10, n_samples=40,
     ...                       random_state=0)
-    >>> model = ESC(n_clusters=3, n_exemplars=20, random_state=0).fit(data.X)
+    >>> model = ESC(3, n_exemplars=20, n_neighbors=9, random_state=0).fit(data.X)
     >>> model.exemplars_.shape
     (20,)
     """

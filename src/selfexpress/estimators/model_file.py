@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,8 @@ class SavedModel:
     ----------
     settings : dict of str to JSON value
         Constructor arguments.
+    feature_names : ndarray of str or None
+        Columns of the data frame that was fitted.
     network : SelfExpressiveNetwork
     references : References
     labels : ndarray of shape (n_samples,), int64
@@ -47,6 +49,7 @@ class SavedModel:
     """
 
     settings: dict[str, Any]
+    feature_names: NDArray[np.object_] | None
     network: SelfExpressiveNetwork
     references: References
     labels: NDArray[np.int64]
@@ -55,15 +58,20 @@ class SavedModel:
 
 def write_model(model: SavedModel, path: Path) -> None:
     """Write a model; an older file at ``path`` stays until the new one is whole."""
+    names = model.feature_names
     header = {
         "format": "selfexpress-model",
         "version": FORMAT_VERSION,
         "n_features": model.network.n_features,
+        "feature_names": None if names is None else [str(name) for name in names],
         "settings": model.settings,
     }
     text = json.dumps(header, default=_plain_number, allow_nan=False)
     with replacing(path) as target:
-        save_file(_tensors(model), target, metadata={"selfexpress": text})
+        try:
+            save_file(_tensors(model), target, metadata={"selfexpress": text})
+        except SafetensorError as error:
+            raise OSError(str(error)) from error
 
 
 def read_model(
@@ -90,10 +98,14 @@ def read_model(
         network = _network(header["n_features"], settings, tensors)
         references = _references(settings, tensors)
         labels = _labels(tensors["labels"], settings["n_clusters"])
-        history = {name: tensors[f"history.{name}"].numpy() for name in RECORDED}
-    keys = references.keys.to(device)
-    references = References(keys, references.coefficients, references.labels)
-    return SavedModel(settings, network.to(device), references, labels, history)
+        if settings["n_clusters"] > len(labels):
+            raise ValueError(
+                f"{len(labels)} rows have no {settings['n_clusters']} clusters"
+            )
+        history = _history(tensors)
+        names = _feature_names(header.get("feature_names"), header["n_features"])
+    references = replace(references, keys=references.keys.to(device))
+    return SavedModel(settings, names, network.to(device), references, labels, history)
 
 
 def _tensors(model: SavedModel) -> dict[str, Tensor]:
@@ -144,6 +156,8 @@ def _reading(path: Path) -> Iterator[None]:
         KeyError,
         RuntimeError,
         RecursionError,
+        OverflowError,
+        MemoryError,
     ) as error:
         reason = " ".join(str(error).split())
         raise CheckpointError(
@@ -156,7 +170,7 @@ def _header(metadata: dict[str, str] | None) -> dict[str, Any]:
     header: Any = json.loads((metadata or {})["selfexpress"])
     if not isinstance(header, dict) or header.get("format") != "selfexpress-model":
         raise ValueError("the header is not that of a model")
-    if header.get("version") != FORMAT_VERSION:
+    if header.get("version") != FORMAT_VERSION or header["version"] is True:
         raise CheckpointError(
             f"The model's format version must be {FORMAT_VERSION}, got "
             f"{header.get('version')!r}. Update selfexpress, or save the model again."
@@ -173,6 +187,8 @@ def _settings(settings: Any, known: Collection[str]) -> dict[str, Any]:
     for config in (NetworkConfig, TrainConfig, ClusterConfig):
         known = config.__dataclass_fields__.keys() & checked.keys()
         config(**{name: checked[name] for name in known})
+    if checked["n_train_samples"] is not None:
+        require_count("n_train_samples", checked["n_train_samples"], advice="")
     for name in ("n_nonzero", "n_references"):
         require_count(name, checked[name], advice="")
     return checked
@@ -190,12 +206,15 @@ def _network(
         for name, value in tensors.items()
         if name.startswith(prefix)
     }
+    n_layers = sum(name.startswith("query_tower.") for name in weights) // 2
+    if n_layers != len(config.hidden_sizes) + 1:
+        raise ValueError(f"{n_layers} layers do not fit the settings")
     # On the meta device nothing is allocated for a size that the file only claims.
     with torch.device("meta"):
         network = SelfExpressiveNetwork(n_features, config)
     network.load_state_dict(weights, assign=True)
-    if any(weight.dtype != torch.float32 for weight in weights.values()):
-        raise TypeError("a weight is not float32")
+    for name, weight in weights.items():
+        _require_numbers(weight, f"the weight {name}")
     return network
 
 
@@ -203,22 +222,61 @@ def _references(settings: dict[str, Any], tensors: dict[str, Tensor]) -> Referen
     keys = tensors["references.keys"]
     if keys.ndim != 2 or keys.shape[1] != settings["n_embedding"]:
         raise ValueError(f"the reference keys have shape {tuple(keys.shape)}")
-    if keys.dtype != torch.float32:
-        raise TypeError(f"the reference keys are {keys.dtype}")
+    _require_numbers(keys, "the reference keys")
     labels = _labels(tensors["references.labels"], settings["n_clusters"])
     if len(labels) != len(keys):
         raise ValueError(
             f"{len(labels)} reference labels stand beside {len(keys)} keys"
         )
-    coefficients = sparse.csr_array(
-        tuple(
-            tensors[f"references.coefficients.{part}"].numpy()
-            for part in ("values", "columns", "starts")
-        ),
-        shape=(len(keys), len(keys)),
+    values, columns, starts = (
+        tensors[f"references.coefficients.{part}"]
+        for part in ("values", "columns", "starts")
     )
-    coefficients.check_format(full_check=True)
-    return References(keys, coefficients, labels)
+    _require_rows(values, columns, starts, n_rows=len(keys))
+    coefficients = sparse.csr_array(
+        (values.numpy(), columns.numpy(), starts.numpy()), shape=(len(keys), len(keys))
+    )
+    return References(keys, coefficients, labels, settings["n_clusters"])
+
+
+def _require_rows(
+    values: Tensor, columns: Tensor, starts: Tensor, *, n_rows: int
+) -> None:
+    """Refuse what is no square CSR matrix; compiled code would trust it blindly."""
+    if any(part.ndim != 1 for part in (values, columns, starts)):
+        raise ValueError("the coefficients are not three lists")
+    if columns.dtype != torch.int64 or starts.dtype != torch.int64:
+        raise TypeError("the places of the coefficients are not int64")
+    _require_numbers(values, "the coefficients")
+    is_ordered = len(starts) == n_rows + 1 and bool((starts.diff() >= 0).all())
+    if not is_ordered or int(starts[0]) != 0 or int(starts[-1]) != len(values):
+        raise ValueError("the rows of the coefficients do not follow each other")
+    is_inside = (columns >= 0) & (columns < n_rows)
+    if len(columns) != len(values) or not is_inside.all():
+        raise ValueError("a coefficient lies outside the matrix")
+
+
+def _require_numbers(tensor: Tensor, what: str) -> None:
+    if tensor.dtype != torch.float32 or not torch.isfinite(tensor).all():
+        raise ValueError(f"{what} must be finite float32 numbers")
+
+
+def _history(tensors: dict[str, Tensor]) -> dict[str, NDArray[np.float64]]:
+    columns = {name: tensors[f"history.{name}"] for name in RECORDED}
+    shapes = {tuple(column.shape) for column in columns.values()}
+    is_float = all(column.dtype == torch.float64 for column in columns.values())
+    if len(shapes) != 1 or len(next(iter(shapes))) != 1 or not is_float:
+        raise ValueError("the history is not a table of float64 numbers")
+    return {name: column.numpy() for name, column in columns.items()}
+
+
+def _feature_names(names: Any, n_features: int) -> NDArray[np.object_] | None:
+    if names is None:
+        return None
+    is_list = isinstance(names, list) and len(names) == n_features
+    if not is_list or not all(isinstance(name, str) for name in names):
+        raise ValueError("the feature names are not one for each feature")
+    return np.array(names, dtype=object)
 
 
 def _labels(labels: Tensor, n_clusters: int) -> NDArray[np.int64]:

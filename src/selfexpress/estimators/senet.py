@@ -123,7 +123,7 @@ class SENet(SelfExpressiveClusterer):
     >>> data = make_subspaces(3, dimension=2, n_features=10, n_samples=40,
     ...                       random_state=0)
     >>> model = SENet(n_clusters=3, hidden_sizes=(64,), n_embedding=64,
-    ...               max_iter=200, random_state=0).fit(data.X)
+    ...               max_iter=200, affinity="symmetric", random_state=0).fit(data.X)
     >>> model.labels_.shape
     (120,)
     >>> bool((model.predict(data.X) == model.labels_).mean() > 0.95)
@@ -211,6 +211,9 @@ class SENet(SelfExpressiveClusterer):
             If every coefficient is zero, which names the gamma that is needed.
         """
         self.timings_ = {}
+        # A fit that fails must not leave a new network beside old references.
+        if hasattr(self, "references_"):
+            del self.references_
         device = resolve_device(self.device)
         source = UnitRows(self._source(X, reset=True, device=device))
         cluster_config = self._cluster_config(len(source))
@@ -264,7 +267,6 @@ class SENet(SelfExpressiveClusterer):
         return cluster_weights(
             self.self_expression(X),
             self.references_,
-            n_clusters=self.n_clusters,
             device=self._fitted_device(),
         )
 
@@ -335,10 +337,12 @@ class SENet(SelfExpressiveClusterer):
         model.history_ = saved.history
         model.n_iter_ = len(saved.history["objective"])
         model.n_features_in_ = saved.network.n_features
+        if saved.feature_names is not None:
+            model.feature_names_in_ = saved.feature_names
         return model
 
     def _train(self, source: RowSource, *, seed: int, device: torch.device) -> None:
-        network_config = NetworkConfig(tuple(self.hidden_sizes), self.n_embedding)
+        network_config = NetworkConfig(self.hidden_sizes, self.n_embedding)
         generator = torch.Generator().manual_seed(seed)
         sample = self._training_sample(source, generator, device)
         config = decide(self._train_config(), network_config, sample, device)
@@ -395,7 +399,7 @@ class SENet(SelfExpressiveClusterer):
     ) -> References:
         """Keep all fitted rows to name new ones, or a random part of them."""
         if len(source) <= self.n_references:
-            return References(keys, self.coefficients_, self.labels_)
+            return References(keys, self.coefficients_, self.labels_, self.n_clusters)
         generator = torch.Generator().manual_seed(seed)
         order = torch.randperm(len(source), generator=generator)
         index = order[: self.n_references].sort().values
@@ -407,7 +411,8 @@ class SENet(SelfExpressiveClusterer):
             n_nonzero=self.n_nonzero,
             exclude_self=True,
         )
-        return References(kept, coefficients, self.labels_[index.numpy()])
+        labels = self.labels_[index.numpy()]
+        return References(kept, coefficients, labels, self.n_clusters)
 
     def _fitted_device(self) -> torch.device:
         return self.references_.keys.device
@@ -418,9 +423,18 @@ _NOT_SAVED = ("callbacks", "device", "random_state", "verbose")
 
 
 def _saved(model: SENet) -> SavedModel:
-    settings = model.get_params(deep=False)
+    settings = {
+        name: value
+        for name, value in model.get_params(deep=False).items()
+        if name not in _NOT_SAVED
+    }
+    # As fitted: the parameters may have been set to something else since.
+    settings["n_clusters"] = model.references_.n_clusters
+    settings["hidden_sizes"] = [int(n) for n in model.network_.config.hidden_sizes]
+    settings["n_embedding"] = int(model.network_.config.n_embedding)
     return SavedModel(
-        settings={k: v for k, v in settings.items() if k not in _NOT_SAVED},
+        settings=settings,
+        feature_names=getattr(model, "feature_names_in_", None),
         network=model.network_,
         references=model.references_,
         labels=model.labels_,

@@ -64,10 +64,10 @@ class SSCOMP(SolverClusterer):
     Examples
     --------
     >>> from selfexpress import SSCOMP, make_subspaces
-    >>> data = make_subspaces(3, dimension=2, n_features=10, n_samples=40,
+    >>> data = make_subspaces(3, dimension=4, n_features=10, n_samples=40,
     ...                       random_state=0)
-    >>> model = SSCOMP(n_clusters=3, n_nonzero=2, random_state=0).fit(data.X)
-    >>> int(model.coefficients_.nnz) <= 2 * 120
+    >>> model = SSCOMP(n_clusters=3, n_nonzero=4, random_state=0).fit(data.X)
+    >>> int(model.coefficients_.nnz) <= 4 * 120
     True
     """
 

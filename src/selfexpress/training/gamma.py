@@ -23,10 +23,16 @@ class SmallestGamma:
         Below it the solution of every row is zero.
     every_row : float
         Above it no row's solution is zero (rows orthogonal to all others aside).
+    typical : float
+        Median over the rows.
+    is_exact : bool
+        Whether every row was looked at.
     """
 
     any_row: float
     every_row: float
+    typical: float
+    is_exact: bool
 
 
 def smallest_gamma(
@@ -53,14 +59,23 @@ def smallest_gamma(
         largest = torch.maximum(largest, products.amax(dim=1))
     largest = largest[largest > 0]
     if len(largest) == 0:
-        return SmallestGamma(float("inf"), float("inf"))
+        infinity = float("inf")
+        return SmallestGamma(infinity, infinity, infinity, n_rows == len(source))
     return SmallestGamma(
-        l1_ratio / float(largest.max()), l1_ratio / float(largest.min())
+        any_row=l1_ratio / float(largest.max()),
+        every_row=l1_ratio / float(largest.min()),
+        typical=l1_ratio / float(largest.median()),
+        is_exact=n_rows == len(source),
     )
 
 
 def require_large_enough(gamma: float, bound: SmallestGamma) -> None:
-    """Refuse a gamma for which every coefficient of the optimum is zero."""
+    """Refuse a gamma for which every coefficient of the optimum is zero.
+
+    A bound from a part of the rows refuses nothing: others may be more alike.
+    """
+    if not bound.is_exact:
+        return
     if bound.any_row == float("inf"):
         raise DegenerateError(
             "Some rows must not be orthogonal to each other, but all are, and no gamma "
@@ -69,6 +84,6 @@ def require_large_enough(gamma: float, bound: SmallestGamma) -> None:
     if gamma <= bound.any_row:
         raise DegenerateError(
             f"gamma must exceed {bound.any_row:.4g} for any coefficient to be non-zero "
-            f"on this data, got {gamma:.4g}. Use at least {bound.every_row:.4g}, where "
-            "every row is expressed, and rather 50 times that."
+            f"on this data, and {bound.every_row:.4g} for every row to have one, got "
+            f"{gamma:.4g}. Use for example {50 * bound.typical:.4g}."
         )

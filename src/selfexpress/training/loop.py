@@ -81,9 +81,10 @@ def train(
             state.record = dict(zip(RECORDED, history[step], strict=True))
             for callback in callbacks:
                 callback.on_step_end(state)
-            if state.step % _CHECK_EVERY == 0 or state.step == config.max_iter:
+            is_last = state.should_stop or state.step == config.max_iter
+            if is_last or state.step % _CHECK_EVERY == 0:
                 _check_finite(state)
-            if state.should_stop:
+            if is_last:
                 break
     finally:
         for callback in callbacks:
@@ -108,7 +109,8 @@ def _precision(
     config: TrainConfig, device: torch.device
 ) -> AbstractContextManager[object]:
     if config.precision == "bfloat16":
-        return torch.autocast(device.type, torch.bfloat16)
+        # No cache: weights cast without a graph in pass 1 must not serve pass 2.
+        return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
     return nullcontext()
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import os
+import re
+from pathlib import Path
 
 import torch
 
 from selfexpress.config import NetworkConfig, TrainConfig
+
+# Where the system does not say how much memory is available.
+_ASSUMED_FREE = 4 * 2**30
 
 
 def naive_step_bytes(
@@ -28,4 +32,9 @@ def free_bytes(device: torch.device) -> int:
     """Return the memory that can still be taken on a device."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        text = Path("/proc/meminfo").read_text()
+    except OSError:
+        return _ASSUMED_FREE
+    found = re.search(r"MemAvailable:\s*(\d+) kB", text)
+    return 1024 * int(found.group(1)) if found else _ASSUMED_FREE

@@ -27,14 +27,17 @@ def literal_cost(row, exemplars, *, gamma, l1_ratio):
 
 
 def literal_search(rows, n_exemplars, *, first, **weights):
-    """Algorithm 1 as published: every cost anew for every exemplar."""
+    """Algorithm 1 as published: every cost anew for every exemplar.
+
+    Rows that no exemplar helps have the same cost up to rounding: the first is taken.
+    """
     chosen = [first]
     while len(chosen) < n_exemplars:
         costs = [
             -np.inf if j in chosen else literal_cost(row, rows[chosen], **weights)
             for j, row in enumerate(rows)
         ]
-        chosen.append(int(np.argmax(costs)))
+        chosen.append(int(np.argmax(costs >= (1 - 1e-9) * np.max(costs))))
     return chosen
 
 

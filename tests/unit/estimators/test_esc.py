@@ -7,6 +7,7 @@ from compare import assert_same_partition
 from selfexpress.data.synthetic import make_subspaces
 from selfexpress.errors import ConfigError
 from selfexpress.estimators.esc import ESC
+from selfexpress.metrics import subspace_preserving_error
 
 # Clean subspaces may fall into more pieces than clusters; that is not tested here.
 pytestmark = pytest.mark.filterwarnings(
@@ -21,17 +22,23 @@ def data(seed):
     )
 
 
-def test_subspaces_are_found(data, seed):
-    model = ESC(
-        3,
-        n_exemplars=30,
-        gamma=50.0,
-        l1_ratio=0.9,
-        n_neighbors=5,
-        random_state=seed,
-    )
-    assert_same_partition(model.fit_predict(data.X), data.labels)
+def orthogonal_cones(seed):
+    """Three orthogonal subspaces, positive in their own coordinates: connected."""
+    blocks = np.random.default_rng(seed).uniform(0, 1, size=(3, 40, 3))
+    X = np.zeros((120, 9))
+    for k, block in enumerate(blocks):
+        X[40 * k : 40 * (k + 1), 3 * k : 3 * (k + 1)] = block
+    return X, np.repeat(np.arange(3), 40)
+
+
+def test_orthogonal_subspaces_are_found(seed):
+    X, labels = orthogonal_cones(seed)
+    model = ESC(3, n_exemplars=12, l1_ratio=0.9, n_neighbors=5, random_state=seed)
+    assert_same_partition(model.fit_predict(X), labels)
     assert model.kkt_violation_.max() <= model.tol
+    # Every class has exemplars, and no row leans on another class.
+    assert set(labels[model.exemplars_]) == {0, 1, 2}
+    assert subspace_preserving_error(model.coefficients_, labels) < 1e-6
 
 
 def test_only_exemplars_express(data, seed):

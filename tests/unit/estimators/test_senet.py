@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.decomposition import PCA
@@ -39,6 +41,9 @@ SETTINGS = {
     "random_state": 0,
     "device": "cpu",
 }
+
+
+END = torch.tensor([-1])
 
 
 def subspaces(seed=0, n_samples=90):
@@ -117,7 +122,7 @@ def test_fitted_attributes_describe_the_fit(model, is_new):
         torch.from_numpy,
         lambda X: torch.from_numpy(X).float().requires_grad_(),
         pd.DataFrame,
-        lambda X: ArraySource(X),
+        lambda X: ArraySource(X, dtype=torch.float64),
     ],
     ids=["float64", "float32", "fortran", "torch", "grad", "pandas", "source"],
 )
@@ -169,9 +174,12 @@ def test_one_seed_gives_one_result(model, data, is_new):
 
 def test_only_the_direction_of_rows_counts(model, data, is_new):
     rng = np.random.default_rng(0)
-    scales = 10.0 ** rng.uniform(-6, 6, size=((~is_new).sum(), 1))
+    scales = 10.0 ** rng.uniform(-200, 200, size=((~is_new).sum(), 1))
     fitted = SENet(3, **SETTINGS).fit(data.X[~is_new] * scales)
     assert adjusted_rand(fitted.labels_, model.labels_) == 1
+    for scale in (1e60, 1e-60):
+        expected = model.predict(data.X[is_new])
+        assert (model.predict(scale * data.X[is_new]) == expected).all()
 
 
 def test_bfloat16_on_a_cpu_is_float32_with_a_warning(model, data, is_new):
@@ -245,7 +253,7 @@ def test_a_gamma_too_small_for_any_coefficient_names_the_one_that_works(data):
     np.fill_diagonal(products, 0)
     smallest = 0.9 / products.max()
     settings = {**SETTINGS, "gamma": 0.99 * smallest, "n_train_samples": None}
-    pattern = rf"gamma must exceed {smallest:.4g} .* got {0.99 * smallest:.4g}"
+    pattern = rf"gamma must exceed {smallest:.4g} .*got {0.99 * smallest:.4g}"
     with pytest.raises(DegenerateError, match=pattern):
         SENet(3, **settings).fit(data.X)
 
@@ -292,8 +300,32 @@ def test_bad_rows_are_refused(data, model):
         model.predict(ArraySource(data.X[:, :7]))
     with pytest.raises(ValueError, match="matrix"):
         model.predict(torch.zeros(3, 4, 5))
+    with pytest.raises(ValueError, match="finite"):
+        model.predict(ArraySource(broken))
+    with pytest.raises(ValueError, match="at least 2 rows"):
+        SENet(3, **SETTINGS).fit(ArraySource(data.X[:1]))
     with pytest.raises(NotFittedError):
         SENet(3).predict(data.X)
+
+
+def test_a_failed_fit_leaves_no_half_fitted_model(data):
+    fitted = SENet(3, **{**SETTINGS, "max_iter": 30, "affinity": "symmetric"})
+    fitted.fit(data.X).set_params(affinity="rbf", n_train_samples=None)
+    with pytest.raises(ConfigError):
+        fitted.fit(data.X)
+    with pytest.raises(NotFittedError):
+        fitted.predict(data.X)
+
+
+def test_settings_changed_after_the_fit_do_not_reach_the_fitted_model(
+    model, data, tmp_path
+):
+    changed = pickle.loads(pickle.dumps(model))
+    changed.set_params(n_clusters=2, n_embedding=3, hidden_sizes=(7,))
+    assert (changed.predict(data.X) == model.predict(data.X)).all()
+    changed.save(tmp_path / "m")
+    loaded = SENet.load(tmp_path / "m", device="cpu")
+    assert (loaded.predict(data.X) == model.predict(data.X)).all()
 
 
 class TestFiles:
@@ -333,6 +365,45 @@ class TestFiles:
             assert row.astype(np.float32).tobytes() not in raw
             assert row.tobytes() not in raw
 
+    def test_names_of_columns_are_kept(self, data, tmp_path):
+        frame = pd.DataFrame(data.X, columns=[f"f{i}" for i in range(20)])
+        settings = {**SETTINGS, "max_iter": 20, "affinity": "symmetric"}
+        SENet(3, **settings).fit(frame).save(tmp_path / "m")
+        loaded = SENet.load(tmp_path / "m", device="cpu")
+        loaded.predict(frame)
+        with pytest.raises(ValueError, match="feature names"):
+            loaded.predict(frame[frame.columns[::-1]])
+
+    @pytest.mark.parametrize(
+        ("name", "change"),
+        [
+            ("references.coefficients.starts", lambda t: t.index_fill(0, END, 0)),
+            ("references.coefficients.starts", lambda t: t - 1),
+            ("references.coefficients.starts", lambda t: t + 2**33 * (t > 0)),
+            ("references.coefficients.columns", lambda t: t + 2**40),
+            ("references.coefficients.columns", lambda t: t.int()),
+            ("references.coefficients.values", lambda t: t.half()),
+            ("references.coefficients.values", lambda t: t * torch.nan),
+            ("references.keys", lambda t: t[:, :5].contiguous()),
+            ("references.keys", lambda t: t * torch.inf),
+            ("references.labels", lambda t: t + 3),
+            ("references.labels", lambda t: t[1:].clone()),
+            ("labels", lambda t: t.double()),
+            ("history.objective", lambda t: t[0].clone()),
+            ("history.penalty", lambda t: t[1:].clone()),
+            ("network.threshold", lambda t: t * torch.nan),
+            ("network.query_tower.0.weight", lambda t: t.T.contiguous()),
+        ],
+    )
+    def test_hostile_tensors_are_refused(self, path, name, change):
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata()
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        tensors[name] = change(tensors[name])
+        save_file(tensors, path, metadata=metadata)
+        with pytest.raises(CheckpointError, match="damaged or something else"):
+            SENet.load(path)
+
     def test_an_unpickler_finds_nothing_to_run(self, path):
         with pytest.raises(pickle.UnpicklingError):
             pickle.loads(path.read_bytes())
@@ -362,6 +433,12 @@ class TestFiles:
             lambda header: header["settings"].update(hidden_sizes=7),
             lambda header: header["settings"].update(gamma="much"),
             lambda header: header["settings"].update(surprise=1),
+            lambda header: header["settings"].update(gamma=10**400),
+            lambda header: header["settings"].update(n_clusters=10**12),
+            lambda header: header["settings"].update(hidden_sizes=[1] * 20_000),
+            lambda header: header["settings"].update(n_train_samples="abc"),
+            lambda header: header.update(version=True),
+            lambda header: header.update(feature_names=["a"]),
             lambda header: header.update(format="other"),
         ],
     )

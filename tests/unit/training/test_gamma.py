@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -43,10 +45,12 @@ def test_bounds_are_where_exact_solutions_start_to_be_non_zero(seed):
 
 
 def test_a_gamma_below_the_bound_is_refused_with_the_one_that_works():
-    bound = SmallestGamma(any_row=1.25, every_row=4.5)
-    with pytest.raises(DegenerateError, match=r"gamma must exceed 1\.25.*got 1.*4\.5"):
+    bound = SmallestGamma(any_row=1.25, every_row=4.5, typical=2.0, is_exact=True)
+    message = r"gamma must exceed 1\.25.*4\.5 for every row.*got 1\..*example 100\."
+    with pytest.raises(DegenerateError, match=message):
         require_large_enough(1.0, bound)
     require_large_enough(1.3, bound)
+    require_large_enough(1.0, replace(bound, is_exact=False))
 
 
 def test_orthogonal_rows_have_no_gamma():
