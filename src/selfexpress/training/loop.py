@@ -59,7 +59,7 @@ def train(
     """
     device = network.threshold.device
     sampler = PermutationSampler(len(source), config.batch_size, seed=seed)
-    optimizer = OPTIMIZERS[config.optimizer](network.parameters(), config.learning_rate)
+    optimizer = OPTIMIZERS[config.optimizer](network.parameters())
     gradient_step = GRADIENT_STEPS[config.algorithm]
     history = torch.zeros(config.max_iter, len(RECORDED), device=device)
     state = TrainState(0, config.max_iter, network, record={})
@@ -70,12 +70,11 @@ def train(
         for step in range(config.max_iter):
             rate = learning_rate(config, step)
             batch = _batch(source, sampler.batch(step).to(device))
-            optimizer.zero_grad()
+            network.zero_grad()
             with _precision(config, device):
                 objective = gradient_step(network, batch, source, config)
             torch.nn.utils.clip_grad_norm_(network.parameters(), config.clip_norm)
-            _set_learning_rate(optimizer, rate)
-            optimizer.step()
+            optimizer.step(rate)
             history[step] = _record(objective, config, rate, network.threshold)
             state.step = step + 1
             state.record = dict(zip(RECORDED, history[step], strict=True))
@@ -112,11 +111,6 @@ def _precision(
         # No cache: weights cast without a graph in pass 1 must not serve pass 2.
         return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
     return nullcontext()
-
-
-def _set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    for group in optimizer.param_groups:
-        group["lr"] = rate
 
 
 def _record(
