@@ -77,10 +77,10 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument(
-        "--sample", type=int, default=120, help="rows solved one by one"
+        "--sample", type=int, default=240, help="rows solved one by one"
     )
     parser.add_argument(
-        "--turns", type=int, default=4, help="how often sides alternate"
+        "--turns", type=int, default=8, help="how often sides alternate"
     )
     parser.add_argument("--gamma", type=float, default=200.0)
     parser.add_argument("--l1-ratio", type=float, default=0.9)

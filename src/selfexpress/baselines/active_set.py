@@ -5,15 +5,15 @@ Shapes: B rows of a batch, N dictionary rows, D features, W places of a working 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from selfexpress.baselines.batches import block_size_or_default
 from selfexpress.baselines.certificate import Certificate, certificate
-from selfexpress.baselines.compiled import has_numba, in_threads
+from selfexpress.baselines.compiled import has_numba
 from selfexpress.baselines.correlation_scan import scan_correlations
 from selfexpress.baselines.problem import ElasticNetConfig
 from selfexpress.baselines.small_problems import solve_small_problems
@@ -21,7 +21,6 @@ from selfexpress.baselines.small_problems import solve_small_problems
 # Rows in a working set at the start, and rows that may join it in a round.
 N_FIRST = 64
 N_JOINING = 64
-BLOCK_SIZE = {"cpu": 8192, "cuda": 32768}
 # Bytes of the working sets' rows held at a time.
 GATHER_BYTES = {"cpu": 2**21, "cuda": 2**30}
 
@@ -45,6 +44,11 @@ class WorkingRows:
         """Return some of the rows."""
         parts = {name: part[which] for name, part in vars(self).items()}
         return WorkingRows(**parts)
+
+    def narrowed(self, width: int) -> WorkingRows:
+        """Return the rows with the first places of their working sets only."""
+        members, coefficients = self.members[:, :width], self.coefficients[:, :width]
+        return replace(self, members=members, coefficients=coefficients)
 
 
 # Called with finished rows, their certificate and the rounds they took.
@@ -79,7 +83,7 @@ def solve_rows(
             excluded=torch.cat([rows.own[:, None], rows.members], dim=1),
             threshold=rows.alpha,
             n_candidates=N_JOINING,
-            block_size=config.block_size or BLOCK_SIZE[targets.device.type],
+            block_size=block_size_or_default(config.block_size, targets.device),
         )
         proof = certificate(
             rows.coefficients,
@@ -112,7 +116,7 @@ def _first_rows(
         excluded=own[:, None],
         threshold=targets.new_zeros(len(targets)),
         n_candidates=N_FIRST,
-        block_size=config.block_size or BLOCK_SIZE[targets.device.type],
+        block_size=block_size_or_default(config.block_size, targets.device),
     )
     gamma = torch.full_like(scan.largest, config.gamma)
     if config.gamma_scale == "relative":
@@ -164,14 +168,15 @@ def _solve_working_sets(
     """Solve on the working sets; also return their correlations with the residuals."""
     n_bytes = rows.members.shape[1] * dictionary.shape[1] * dictionary.element_size()
     n_rows = max(1, GATHER_BYTES[dictionary.device.type] // n_bytes)
-    places = torch.arange(len(rows.own), device=rows.own.device)
-    parts = [rows.take(which) for which in places.split(n_rows)]
-    solve = functools.partial(_solve_gathered, dictionary=dictionary)
-    is_cpu = dictionary.device.type == "cpu"
-    solved = in_threads(solve, parts) if is_cpu else map(solve, parts)
-    coefficients, residuals, correlations = (
-        torch.cat(results) for results in zip(*solved, strict=True)
-    )
+    coefficients = torch.zeros_like(rows.coefficients)
+    correlations = torch.zeros_like(rows.coefficients)
+    residuals = torch.empty_like(rows.residuals)
+    # Rows of like size go together, so that little of what they hold is padding.
+    sizes, order = (rows.members >= 0).sum(dim=1).sort()
+    for some, widths in zip(order.split(n_rows), sizes.split(n_rows), strict=True):
+        width = max(1, int(widths[-1]))
+        part = _solve_gathered(rows.take(some).narrowed(width), dictionary)
+        coefficients[some, :width], residuals[some], correlations[some, :width] = part
     solution = replace(rows, coefficients=coefficients, residuals=residuals)
     return solution, correlations
 

@@ -40,9 +40,12 @@ def in_threads(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
     n_threads = torch.get_num_threads()
     if n_threads == 1 or len(items) == 1:
         return [function(item) for item in items]
+    # Threads started from here on see this number.
     torch.set_num_threads(1)
+    pool = ThreadPoolExecutor(n_threads)
     try:
-        with ThreadPoolExecutor(n_threads) as pool:
-            return list(pool.map(function, items))
+        return list(pool.map(function, items))
     finally:
+        # After an error or an interruption nothing new is begun.
+        pool.shutdown(cancel_futures=True)
         torch.set_num_threads(n_threads)

@@ -38,7 +38,7 @@ def merge_block(
         Position of the block's first row.
     threshold, largest, excess : Tensor of shape (B,)
     values, index : Tensor of shape (B, A)
-        Candidates so far; 0 and -1 where there is none.
+        Candidates so far as a heap, the smallest first; 0 and -1 where there is none.
     """
     tensors = (correlations, threshold, values, index, largest, excess)
     arrays = [tensor.numpy() for tensor in tensors]
@@ -51,22 +51,39 @@ def merge_block(
 
 @njit(nogil=True, cache=True)
 def _merge(start, correlations, threshold, values, index, largest, excess):  # type: ignore[no-untyped-def]
-    n_columns = correlations.shape[1]
     for row in range(len(correlations)):
-        weakest = values[row].argmin()
-        for first in range(0, n_columns, STRETCH):
+        limit, kept, places = threshold[row], values[row], index[row]
+        for first in range(0, correlations.shape[1], STRETCH):
             stretch = correlations[row, first : first + STRETCH]
             peak = _largest(stretch)
             largest[row] = max(largest[row], peak)
-            if peak > threshold[row]:
-                excess[row] += _squared_excess(stretch, threshold[row])
-            if peak <= max(threshold[row], values[row, weakest]):
+            if peak <= limit:
                 continue
-            for place in range(len(stretch)):
-                if stretch[place] > values[row, weakest]:
-                    values[row, weakest] = stretch[place]
-                    index[row, weakest] = start + first + place
-                    weakest = values[row].argmin()
+            excess[row] += _squared_excess(stretch, limit)
+            bar = max(limit, kept[0])
+            if peak <= bar:
+                continue
+            for offset in range(len(stretch)):
+                if stretch[offset] > bar:
+                    _replace_weakest(
+                        kept, places, stretch[offset], start + first + offset
+                    )
+                    bar = max(limit, kept[0])
+
+
+@njit(cache=True)
+def _replace_weakest(values, index, value, position):  # type: ignore[no-untyped-def]
+    """Put an entry in the place of the smallest, the first of a binary heap."""
+    place, size = 0, len(values)
+    while True:
+        child = 2 * place + 1
+        if child + 1 < size and values[child + 1] < values[child]:
+            child += 1
+        if child >= size or values[child] >= value:
+            break
+        values[place], index[place] = values[child], index[child]
+        place = child
+    values[place], index[place] = value, position
 
 
 @njit(cache=True, fastmath={"nnan", "nsz", "reassoc"})
@@ -79,9 +96,9 @@ def _largest(values):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, fastmath={"nnan", "nsz", "reassoc"})
 def _squared_excess(values, threshold):  # type: ignore[no-untyped-def]
-    total = np.float64(0)
+    total = zero = threshold - threshold  # in the precision of the values
     for value in values:
-        over = max(value - threshold, 0)
+        over = max(value - threshold, zero)
         total += over * over
     return total
 

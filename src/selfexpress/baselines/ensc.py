@@ -20,14 +20,13 @@ import torch
 from torch import Tensor
 
 from selfexpress.baselines.active_set import WorkingRows, solve_rows
+from selfexpress.baselines.batches import solve_in_batches
 from selfexpress.baselines.certificate import PROOF, Certificate
 from selfexpress.baselines.least_squares import least_squares_expression
 from selfexpress.baselines.precision import exact_products
 from selfexpress.baselines.problem import ElasticNetConfig, Expression, Progress
 from selfexpress.baselines.sparse_rows import SparseRows
 from selfexpress.errors import ConvergenceWarning
-
-BATCH_SIZE = {"cpu": 512, "cuda": 8192}
 
 
 def elastic_net_expression(
@@ -95,15 +94,20 @@ def _express(
     """Solve a task batch by batch."""
     n_rows = len(task.index)
     results = _Results(n_rows, len(task.dictionary), config)
-    batch_size = config.batch_size or BATCH_SIZE[task.rows.device.type]
+
+    def solve(batch: slice) -> None:
+        targets = task.rows[task.index[batch]]
+        finish = functools.partial(results.add, batch.start)
+        solve_rows(targets, task.own[batch], task.dictionary, config, finish)
+
     with exact_products():
-        for start in range(0, n_rows, batch_size):
-            batch = slice(start, min(start + batch_size, n_rows))
-            targets = task.rows[task.index[batch]]
-            finish = functools.partial(results.add, start)
-            solve_rows(targets, task.own[batch], task.dictionary, config, finish)
-            if progress is not None:
-                progress(batch.stop, n_rows)
+        solve_in_batches(
+            solve,
+            n_rows,
+            batch_size=config.batch_size,
+            device=task.rows.device,
+            progress=progress,
+        )
     results.warn_if_open()
     return results.expression(task.rows.dtype)
 

@@ -14,14 +14,12 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from selfexpress.baselines.batches import block_size_or_default, solve_in_batches
 from selfexpress.baselines.correlation_scan import scan_correlations
 from selfexpress.baselines.precision import exact_products
 from selfexpress.baselines.problem import Progress
 from selfexpress.baselines.sparse_rows import SparseRows
 from selfexpress.config import require_count, require_positive
-
-BATCH_SIZE = {"cpu": 512, "cuda": 8192}
-BLOCK_SIZE = {"cpu": 8192, "cuda": 32768}
 
 
 @dataclass(frozen=True)
@@ -75,13 +73,20 @@ def pursuit_coefficients(
         Row j expresses row j.
     """
     coefficients = SparseRows((len(rows), len(rows)))
-    batch_size = config.batch_size or BATCH_SIZE[rows.device.type]
+
+    def solve(batch: slice) -> None:
+        own = torch.arange(batch.start, batch.stop, device=rows.device)
+        picked, values = _pursue(rows, own, config)
+        coefficients.add(own, picked, values)
+
     with exact_products():
-        for own in torch.arange(len(rows), device=rows.device).split(batch_size):
-            picked, values = _pursue(rows, own, config)
-            coefficients.add(own, picked, values)
-            if progress is not None:
-                progress(int(own[-1]) + 1, len(rows))
+        solve_in_batches(
+            solve,
+            len(rows),
+            batch_size=config.batch_size,
+            device=rows.device,
+            progress=progress,
+        )
     return coefficients.matrix(rows.dtype)
 
 
@@ -133,7 +138,7 @@ def _pick(
         excluded=torch.cat([pursuit.own[:, None], pursuit.picked], dim=1)[which],
         threshold=rows.new_zeros(len(which)),
         n_candidates=1,
-        block_size=config.block_size or BLOCK_SIZE[rows.device.type],
+        block_size=block_size_or_default(config.block_size, rows.device),
     )
     choice = scan.candidates[:, 0]
     which, choice = which[choice >= 0], choice[choice >= 0]

@@ -22,11 +22,10 @@ from selfexpress.cli.outputs import require_writable
 from selfexpress.data.atomic import replacing
 from selfexpress.data.datasets import Dataset, load
 from selfexpress.data.files import FORMATS, read_array, write_array
-from selfexpress.data.sources import ArraySource, RowSource
+from selfexpress.data.sources import ArraySource, MappedSource, RowSource
 from selfexpress.errors import ConfigError, DataError
 from selfexpress.features.encoder import CodingRateEncoder
 from selfexpress.features.scattering import Scattering2D
-from selfexpress.features.streaming import MappedSource
 from selfexpress.features.whitening import Whitening
 
 

@@ -16,12 +16,19 @@ from selfexpress.data.files import (
     write_csr,
     write_labels,
 )
-from selfexpress.data.sources import ArraySource, RowBlock, RowSource, UnitRows
+from selfexpress.data.sources import (
+    ArraySource,
+    MappedSource,
+    RowBlock,
+    RowSource,
+    UnitRows,
+)
 from selfexpress.data.synthetic import Subspaces, make_subspaces
 
 __all__ = [
     "ArraySource",
     "Dataset",
+    "MappedSource",
     "RowBlock",
     "RowSource",
     "SequenceDataset",

@@ -5,7 +5,7 @@ Shapes: N samples, D features, K rows of a block.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -113,23 +113,34 @@ class ArraySource:
         return rows.to(device=self._device, dtype=self._dtype)
 
 
-class UnitRows:
-    """The rows of another source, each scaled to unit l2 norm as it is read.
+class MappedSource:
+    """Rows of a source, each block mapped when it is asked for.
 
-    Scaling comes before the conversion to ``dtype``, so that rows too large or too
-    small for it keep their direction.
+    Nothing is kept: walking the rows twice computes them twice.
+
+    Parameters
+    ----------
+    source : RowSource
+    function : callable
+        Maps rows (K, D) to rows (K, ``n_features``), on any device.
+    n_features : int, optional
+        As many as the source has unless given.
     """
 
     def __init__(
-        self, source: RowSource, *, dtype: torch.dtype = torch.float32
+        self,
+        source: RowSource,
+        function: Callable[[Tensor], Tensor],
+        n_features: int | None = None,
     ) -> None:
         self._source = source
-        self._dtype = dtype
+        self._function = function
+        self._n_features = n_features or source.n_features
 
     @property
     def n_features(self) -> int:
         """Number of columns."""
-        return self._source.n_features
+        return self._n_features
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -138,15 +149,27 @@ class UnitRows:
     def blocks(self, block_size: int) -> Iterator[RowBlock]:
         """Yield all rows in order, ``block_size`` at a time; the last may be short."""
         for block in self._source.blocks(block_size):
-            yield RowBlock(unit_rows(block.rows).to(self._dtype), block.index)
+            rows = self._function(block.rows)
+            yield RowBlock(rows, block.index.to(rows.device))
 
     def take(self, index: Tensor) -> Tensor:
         """Return the rows at the given positions, in that order."""
-        return unit_rows(self._source.take(index)).to(self._dtype)
+        return self._function(self._source.take(index))
 
 
-class CheckedRows:
-    """The rows of a source that is not ours: moved to a device, refused if not finite.
+class UnitRows(MappedSource):
+    """The rows of another source in float32, each scaled to unit l2 norm.
+
+    Scaling comes before the conversion, so that rows too large or too small for
+    float32 keep their direction.
+    """
+
+    def __init__(self, source: RowSource) -> None:
+        super().__init__(source, lambda rows: unit_rows(rows).float())
+
+
+class CheckedRows(MappedSource):
+    """The rows of a source that is not ours, moved to a device.
 
     Raises
     ------
@@ -155,34 +178,13 @@ class CheckedRows:
     """
 
     def __init__(self, source: RowSource, *, device: torch.device) -> None:
-        self._source = source
-        self._device = device
+        super().__init__(source, lambda rows: _finite(rows.to(device)))
 
-    @property
-    def n_features(self) -> int:
-        """Number of columns."""
-        return self._source.n_features
 
-    def __len__(self) -> int:
-        """Number of rows."""
-        return len(self._source)
-
-    def blocks(self, block_size: int) -> Iterator[RowBlock]:
-        """Yield all rows in order, ``block_size`` at a time; the last may be short."""
-        for block in self._source.blocks(block_size):
-            yield RowBlock(self._check(block.rows), block.index.to(self._device))
-
-    def take(self, index: Tensor) -> Tensor:
-        """Return the rows at the given positions, in that order."""
-        return self._check(self._source.take(index))
-
-    def _check(self, rows: Tensor) -> Tensor:
-        rows = rows.to(self._device)
-        if not rows.is_floating_point():
-            rows = rows.float()
-        if not torch.isfinite(rows).all():
-            raise DataError(
-                "The rows of a source must be finite, but a block contains NaN or "
-                "infinity. Clean them."
-            )
-        return rows
+def _finite(rows: Tensor) -> Tensor:
+    if not torch.isfinite(rows).all():
+        raise DataError(
+            "The rows of a source must be finite, but a block contains NaN or "
+            "infinity. Clean them."
+        )
+    return rows if rows.is_floating_point() else rows.float()

@@ -5,6 +5,7 @@ Their data is held on the device as one matrix of unit rows.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
@@ -19,7 +20,7 @@ from selfexpress.errors import DegenerateError
 from selfexpress.estimators.base import SelfExpressiveClusterer, resolve_device
 
 
-class SolverClusterer(SelfExpressiveClusterer):
+class SolverClusterer(SelfExpressiveClusterer, ABC):
     """Base of ``EnSC``, ``SSCOMP`` and ``ESC``.
 
     A subclass says in :meth:`_express` how unit rows become sparse coefficients.
@@ -60,10 +61,11 @@ class SolverClusterer(SelfExpressiveClusterer):
         self._cluster(coefficients, cluster_config, seed=seed, device=device)
         return self
 
+    @abstractmethod
     def _express(
         self, rows: Tensor, *, seed: int, progress: Progress | None
     ) -> sparse.csr_array:
-        raise NotImplementedError
+        """Return the coefficients of unit rows on each other."""
 
     def _require_nonzero(self, coefficients: sparse.csr_array) -> None:
         if coefficients.nnz == 0:

@@ -2,7 +2,6 @@
 
 from selfexpress.features.encoder import CodingRateEncoder
 from selfexpress.features.scattering import Scattering2D
-from selfexpress.features.streaming import MappedSource
 from selfexpress.features.whitening import Whitening
 
-__all__ = ["CodingRateEncoder", "MappedSource", "Scattering2D", "Whitening"]
+__all__ = ["CodingRateEncoder", "Scattering2D", "Whitening"]
