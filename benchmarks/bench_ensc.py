@@ -130,6 +130,8 @@ def against_row_by_row(
     objectives: dict[str, list[float]] = {name: [] for name in others}
     parts = []
     for index, sample in zip(order.chunk(arguments.turns), samples, strict=True):
+        # spams sets the number of threads of everyone who shares its OpenMP.
+        torch.set_num_threads(arguments.threads)
         start = time.perf_counter()
         parts.append((index, elastic_net_expression(rows, config, index=index)))
         seconds["ours"] += time.perf_counter() - start

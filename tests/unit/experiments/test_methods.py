@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from selfexpress import make_subspaces
+from selfexpress.errors import ConfigError
+from selfexpress.experiments import METHODS, make_method
+from selfexpress.metrics import clustering_accuracy
+
+SETTINGS = {
+    "k-means": {},
+    "spectral": {},
+    "ssc-omp": {"n_nonzero": 4},
+    "ensc": {"gamma": 50.0, "affinity": "symmetric"},
+    "esc": {"n_exemplars": 40, "n_neighbors": 9},
+    "senet": {"gamma": 50.0, "max_iter": 300, "affinity": "symmetric"}
+    | {"hidden_sizes": (64, 64), "n_embedding": 64},
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_gives_labels_through_one_interface(name):
+    data = make_subspaces(3, dimension=4, n_features=20, n_samples=50, random_state=0)
+    method = make_method(name, 3, seed=0, **SETTINGS[name])
+    labels = method.fit_predict(data.X)
+    assert (labels == method.labels_).all()
+    assert set(np.unique(labels)) <= {0, 1, 2}
+    if name not in ("k-means", "spectral"):  # which do not know about subspaces
+        assert clustering_accuracy(labels, data.labels) >= 0.98
+
+
+def test_an_unknown_method_is_named():
+    with pytest.raises(ConfigError, match=r"method must be one of 'k-means'.*'dbscan'"):
+        make_method("dbscan", 3, seed=0)
