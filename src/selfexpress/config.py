@@ -11,9 +11,10 @@ import numpy as np
 from selfexpress.errors import ConfigError
 
 ALGORITHMS = ("auto", "naive", "two_pass")
-OPTIMIZERS = ("adam",)
+OPTIMIZERS = ("adam", "muon")
 SCHEDULES = ("cosine", "constant")
 PRECISIONS = ("auto", "float32", "bfloat16")
+ENGINES = ("auto", "plain", "fused")
 AFFINITIES = ("nearest_neighbors", "symmetric")
 
 # Beyond this, numbers do not survive single precision.
@@ -67,7 +68,7 @@ class TrainConfig:
     learning_rate : float
         At the start; see ``schedule``.
     schedule : {"cosine", "constant"}
-    optimizer : {"adam"}
+    optimizer : {"adam", "muon"}
     clip_norm : float
         Bound of the gradient's norm. It is far below the norms met in training, so
         that it makes every gradient the same length: the huge gradients of the first
@@ -75,6 +76,8 @@ class TrainConfig:
     algorithm : {"auto", "naive", "two_pass"}
     precision : {"auto", "float32", "bfloat16"}
         Of the matrix products; weights stay float32 with ``"bfloat16"``.
+    engine : {"auto", "plain", "fused"}
+        Gradients by autograd, which reads like the paper, or written out by hand.
     """
 
     gamma: float = 200.0
@@ -88,6 +91,7 @@ class TrainConfig:
     clip_norm: float = 1e-3
     algorithm: str = "auto"
     precision: str = "float32"
+    engine: str = "auto"
 
     def __post_init__(self) -> None:
         require_positive("gamma", self.gamma, advice="The paper uses 200 for images.")
@@ -101,6 +105,7 @@ class TrainConfig:
         require_choice("optimizer", self.optimizer, OPTIMIZERS)
         require_choice("algorithm", self.algorithm, ALGORITHMS)
         require_choice("precision", self.precision, PRECISIONS)
+        require_choice("engine", self.engine, ENGINES)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from selfexpress.config import ClusterConfig, NetworkConfig, TrainConfig, requir
 from selfexpress.data.atomic import replacing
 from selfexpress.errors import CheckpointError
 from selfexpress.network import SelfExpressiveNetwork
-from selfexpress.training.loop import RECORDED
+from selfexpress.training.steps import RECORDED
 
 FORMAT_VERSION = 1
 

@@ -66,7 +66,7 @@ class SENet(SelfExpressiveClusterer):
     learning_rate : float
     schedule : {"cosine", "constant"}
         Course of the learning rate.
-    optimizer : {"adam"}
+    optimizer : {"adam", "muon"}
     algorithm : {"auto", "naive", "two_pass"}
         Gradient of a step: in one graph, in two passes of bounded memory, or
         whichever fits into the memory that is free.

@@ -15,6 +15,7 @@ from rich.progress import (
 from torch import Tensor
 
 from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.training.steps import RECORDED
 
 
 @dataclass
@@ -29,18 +30,30 @@ class TrainState:
         Steps to do.
     network : SelfExpressiveNetwork
         As it is now; read it, do not train it.
-    record : dict of str to Tensor
-        ``objective``, ``reconstruction``, ``penalty``, ``learning_rate``,
-        ``threshold`` of the last step, still on the training device. Reading a value
-        (``float(...)``) waits for a GPU.
+    history : Tensor of shape (max_iter, len(RECORDED))
+        A row of ``RECORDED`` for each step done, on the training device.
     should_stop : bool
     """
 
     step: int
     max_iter: int
     network: SelfExpressiveNetwork
-    record: dict[str, Tensor]
+    history: Tensor
     should_stop: bool = False
+
+    @property
+    def record(self) -> dict[str, Tensor]:
+        """The last step's entries by name, still on the training device.
+
+        ``objective``, ``reconstruction``, ``penalty``, ``learning_rate`` and
+        ``threshold``. Reading a value (``float(...)``) waits for a GPU.
+        """
+        return dict(zip(RECORDED, self.history[self.step - 1], strict=True))
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no step follows."""
+        return self.should_stop or self.step == self.max_iter
 
 
 class Callback:

@@ -30,7 +30,8 @@ def decide(
     if algorithm == "auto":
         algorithm = _choose_algorithm(config, network, source, device)
     precision = _choose_precision(config.precision, device)
-    return replace(config, algorithm=algorithm, precision=precision)
+    engine = "fused" if config.engine == "auto" else config.engine
+    return replace(config, algorithm=algorithm, precision=precision, engine=engine)
 
 
 def _choose_algorithm(

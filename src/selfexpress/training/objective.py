@@ -100,7 +100,7 @@ def two_pass_gradient(
     # block's backward and is walked once, after the last.
     query_leaf = queries.detach().requires_grad_()
     penalty = residual.new_zeros(())
-    for block in _active_blocks(source, active, config.block_size):
+    for block in active_blocks(source, active, config.block_size):
         coefficients = network.block_coefficients(query_leaf, batch, block)
         fit = -config.gamma * (residual * (coefficients @ block.rows)).sum()
         block_penalty = elastic_net(coefficients, config.l1_ratio)
@@ -118,7 +118,7 @@ GRADIENT_STEPS: dict[str, GradientStep] = {
 }
 
 
-def _active_blocks(
+def active_blocks(
     source: RowSource, active: list[Tensor], block_size: int
 ) -> Iterator[RowBlock]:
     """Yield the active rows of every block that has any."""

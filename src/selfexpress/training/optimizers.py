@@ -1,20 +1,32 @@
-"""Optimisers by name."""
+"""Optimisers by name, each one step over flat parameters.
+
+The learning rate is a tensor and every count lives on the device, so that a step can
+be recorded into a CUDA graph and played again.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable
 from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+
+from selfexpress.ops.adam import adam_update
+from selfexpress.training.parameters import FlatParameters
 
 
 class Optimizer(Protocol):
-    """What the loop asks of an optimiser: one step with the gradients at hand."""
+    """What the loop asks of an optimiser."""
 
-    def step(self, learning_rate: float) -> None:
-        """Change the parameters."""
+    def step(self, rate: Tensor, gradient_scale: Tensor) -> None:
+        """Change the parameters against ``gradient_scale`` times their gradients."""
+        ...
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the tensors that a step changes, to be saved or written to."""
         ...
 
 
@@ -25,38 +37,108 @@ class Adam:
     first step imports the compiler stack, which takes longer than a small fit.
     """
 
-    first_decay, second_decay, epsilon = 0.9, 0.999, 1e-8
-
-    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
-        self.parameters: list[Tensor] = list(parameters)
-        self.first = [torch.zeros_like(p) for p in self.parameters]
-        self.second = [torch.zeros_like(p) for p in self.parameters]
-        self.n_steps = 0
+    def __init__(self, parameters: FlatParameters) -> None:
+        self._parameters = parameters
+        self._first = torch.zeros_like(parameters.values)
+        self._second = torch.zeros_like(parameters.values)
+        self._n_steps = torch.zeros((), device=parameters.values.device)
 
     @torch.no_grad()
-    def step(self, learning_rate: float) -> None:
+    def step(self, rate: Tensor, gradient_scale: Tensor) -> None:
         """Move every parameter against its smoothed and normalised gradient."""
-        self.n_steps += 1
-        gradients = [_gradient(parameter) for parameter in self.parameters]
-        torch._foreach_lerp_(self.first, gradients, 1 - self.first_decay)
-        torch._foreach_mul_(self.second, self.second_decay)
-        torch._foreach_addcmul_(
-            self.second, gradients, gradients, value=1 - self.second_decay
+        self._n_steps += 1
+        adam_update(
+            self._parameters.values,
+            self._parameters.gradients,
+            self._first,
+            self._second,
+            rate=rate,
+            gradient_scale=gradient_scale,
+            n_steps=self._n_steps,
+            working=self._parameters.working,
         )
-        first_bias = 1 - self.first_decay**self.n_steps
-        second_bias = 1 - self.second_decay**self.n_steps
-        sizes = torch._foreach_sqrt(self.second)
-        torch._foreach_div_(sizes, math.sqrt(second_bias))
-        torch._foreach_add_(sizes, self.epsilon)
-        rate = learning_rate / first_bias
-        torch._foreach_addcdiv_(self.parameters, self.first, sizes, value=-rate)
+
+    def state(self) -> dict[str, Tensor]:
+        """Return both momenta and the number of steps."""
+        return {"first": self._first, "second": self._second, "n_steps": self._n_steps}
 
 
-OPTIMIZERS: dict[str, Callable[[Iterable[nn.Parameter]], Optimizer]] = {"adam": Adam}
+class Muon:
+    """Muon for weight matrices, Adam for the biases and the threshold.
+
+    A matrix moves by its momentum with all singular values made equal, by a few
+    Newton-Schulz iterations. The step is as long as Adam's would be (root mean square
+    0.2 times the rate an entry), so that both take the same learning rate.
+    """
+
+    momentum = 0.95
+    relative_size = 0.2
+
+    def __init__(self, parameters: FlatParameters) -> None:
+        self._parameters = parameters
+        self._average = torch.zeros_like(parameters.values)
+        self._adam = Adam(parameters)
+
+    @torch.no_grad()
+    def step(self, rate: Tensor, gradient_scale: Tensor) -> None:
+        """Move matrices along their orthogonalised momentum, the rest as Adam does."""
+        parameters = self._parameters
+        before = [matrix.clone() for matrix in parameters.matrices(parameters.values)]
+        self._average.lerp_(parameters.gradients * gradient_scale, 1 - self.momentum)
+        ahead = torch.lerp(
+            parameters.gradients * gradient_scale, self._average, self.momentum
+        )
+        # Adam's buffers hold all parameters: one kernel, and matrices are put back.
+        self._adam.step(rate, gradient_scale)
+        matrices = parameters.matrices(parameters.values)
+        directions = _orthogonalize(parameters.matrices(ahead))
+        for matrix, old, direction in zip(matrices, before, directions, strict=True):
+            length = self.relative_size * math.sqrt(max(matrix.shape))
+            matrix.copy_(old - rate * length * direction)
+        parameters.refresh_working()
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the momentum and Adam's state."""
+        return {"average": self._average, **self._adam.state()}
 
 
-def _gradient(parameter: Tensor) -> Tensor:
-    """Return the gradient; zeros where none was computed, as when all keys are idle."""
-    if parameter.grad is None:
-        return torch.zeros_like(parameter)
-    return parameter.grad
+OPTIMIZERS: dict[str, Callable[[FlatParameters], Optimizer]] = {
+    "adam": Adam,
+    "muon": Muon,
+}
+
+# Coefficients of an odd polynomial whose iterates carry singular values in (0, 1] to
+# about 1; steeper at 0 than the classical 1.5 t - 0.5 t^3.
+_POLYNOMIAL = (3.4445, -4.7750, 2.0315)
+_N_ITERATIONS = 5
+
+
+def _orthogonalize(matrices: list[Tensor]) -> list[Tensor]:
+    """Return matrices with the same singular vectors and singular values near 1.
+
+    Matrices of one shape are worked on together.
+    """
+    by_shape: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for place, matrix in enumerate(matrices):
+        by_shape[tuple(matrix.shape)].append(place)
+    result = list(matrices)
+    for places in by_shape.values():
+        stacked = torch.stack([matrices[place] for place in places])
+        for place, direction in zip(places, _newton_schulz(stacked), strict=True):
+            result[place] = direction
+    return result
+
+
+def _newton_schulz(stacked: Tensor) -> Tensor:
+    """Iterate the polynomial on matrices of shape (count, rows, columns)."""
+    is_tall = stacked.shape[1] > stacked.shape[2]
+    work = stacked.mT if is_tall else stacked
+    work = work / (work.norm(dim=(1, 2), keepdim=True) + 1e-20)
+    if work.device.type == "cuda":
+        work = work.bfloat16()
+    linear, cubic, quintic = _POLYNOMIAL
+    for _ in range(_N_ITERATIONS):
+        gram = work @ work.mT
+        odd = torch.baddbmm(gram, gram, gram, beta=cubic, alpha=quintic)
+        work = torch.baddbmm(work, odd, work, beta=linear)
+    return (work.mT if is_tall else work).to(stacked.dtype)

@@ -62,7 +62,7 @@ def test_restriction_to_active_keys_changes_nothing(seed, monkeypatch):
         visited.extend(active)
         return source.blocks(block_size)
 
-    monkeypatch.setattr(objective, "_active_blocks", all_blocks)
+    monkeypatch.setattr(objective, "active_blocks", all_blocks)
     full = two_pass_gradient(everything, batch, source, config)
 
     assert_close(restricted.total(config.gamma), full.total(config.gamma))
@@ -74,7 +74,7 @@ def test_restriction_to_active_keys_changes_nothing(seed, monkeypatch):
 @pytest.mark.gpu
 def test_both_gradients_agree_in_bfloat16():
     """Weights cast without a graph in pass 1 must not be what pass 2 differentiates."""
-    from selfexpress.training.loop import _precision
+    from selfexpress.training.steps import autocast
 
     network, batch, source = small_problem(seed=0, n_samples=400, batch_size=50)
     network = network.float().cuda()
@@ -82,7 +82,7 @@ def test_both_gradients_agree_in_bfloat16():
     batch = RowBlock(batch.rows.float().cuda(), batch.index.cuda())
     config = TrainConfig(gamma=30.0, block_size=64, precision="bfloat16")
     naive = copy.deepcopy(network)
-    with _precision(config, torch.device("cuda")):
+    with autocast(config, torch.device("cuda")):
         naive_gradient(naive, batch, source, config)
         two_pass_gradient(network, batch, source, config)
     for name, parameter in network.named_parameters():

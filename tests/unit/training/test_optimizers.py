@@ -5,36 +5,82 @@ import sys
 
 import torch
 
-from selfexpress.training.optimizers import Adam
+from selfexpress.training.optimizers import Adam, Muon
+from selfexpress.training.parameters import FlatParameters
+
+
+def network(seed):
+    generator = torch.Generator().manual_seed(seed)
+    layers = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 5))
+    for parameter in layers.parameters():
+        parameter.data = torch.randn(
+            parameter.shape, generator=generator, dtype=torch.float64
+        )
+    return layers
 
 
 def test_adam_equals_that_of_torch(seed):
+    ours, theirs = network(seed), network(seed)
     generator = torch.Generator().manual_seed(seed)
-    shapes = [(4, 3), (5,), ()]
-    ours = [
-        torch.nn.Parameter(torch.randn(shape, generator=generator, dtype=torch.float64))
-        for shape in shapes
-    ]
-    theirs = [torch.nn.Parameter(parameter.detach().clone()) for parameter in ours]
-    adam = Adam(ours)
-    reference = torch.optim.Adam(theirs, lr=0.0)
+    adam = Adam(FlatParameters(ours, torch.float64))
+    reference = torch.optim.Adam(theirs.parameters(), lr=0.0)
     for step in range(50):
         rate = 0.1 / (step + 1)
-        for mine, other in zip(ours, theirs, strict=True):
-            gradient = torch.randn(mine.shape, generator=generator, dtype=torch.float64)
-            mine.grad, other.grad = gradient, gradient.clone()
+        for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+            mine.grad.copy_(torch.randn(mine.shape, generator=generator))
+            other.grad = mine.grad / 2
         reference.param_groups[0]["lr"] = rate
-        adam.step(rate)
+        adam.step(torch.tensor(rate, dtype=torch.float64), torch.tensor(0.5))
         reference.step()
-    for mine, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(mine, other, rtol=1e-12, atol=1e-14)
+    for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        # The step counter is float32.
+        torch.testing.assert_close(mine, other, rtol=1e-6, atol=1e-7)
 
 
 def test_a_parameter_without_gradient_moves_by_its_momentum_only():
-    parameter = torch.nn.Parameter(torch.ones(2))
-    adam = Adam([parameter])
-    adam.step(0.1)
-    assert torch.equal(parameter.detach(), torch.ones(2))
+    layers = network(seed=0)
+    before = [parameter.detach().clone() for parameter in layers.parameters()]
+    Adam(FlatParameters(layers, torch.float64)).step(
+        torch.tensor(0.1), torch.tensor(1.0)
+    )
+    for parameter, old in zip(layers.parameters(), before, strict=True):
+        assert torch.equal(parameter.detach(), old)
+
+
+def test_muon_moves_a_matrix_by_equal_singular_values(seed):
+    layers = network(seed)
+    before = layers[1].weight.detach().clone()
+    parameters = FlatParameters(layers, torch.float64)
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in layers.parameters():
+        parameter.grad.copy_(torch.randn(parameter.shape, generator=generator))
+    gradient = layers[1].weight.grad.clone()
+    Muon(parameters).step(torch.tensor(0.1), torch.tensor(1.0))
+
+    move = before - layers[1].weight.detach()
+    sizes = torch.linalg.svdvals(move / 0.1)
+    # The polynomial settles singular values in about 0.7 to 1.2.
+    padded = parameters.matrices(parameters.values)[1]
+    length = Muon.relative_size * max(padded.shape) ** 0.5
+    assert (sizes / length > 0.6).all()
+    assert (sizes / length < 1.3).all()
+    # Same singular vectors as the gradient: the move is its polar factor, nearly.
+    polar = torch.linalg.svd(gradient)
+    exact = polar.U[:, :4] @ polar.Vh
+    cosine = (move * exact).sum() / (move.norm() * exact.norm())
+    assert cosine > 0.95
+
+
+def test_released_parameters_own_their_memory(seed):
+    layers = network(seed)
+    before = {name: p.detach().clone() for name, p in layers.named_parameters()}
+    parameters = FlatParameters(layers, torch.float64)
+    parameters.release()
+    parameters.values.zero_()
+    for name, parameter in layers.named_parameters():
+        assert torch.equal(parameter.detach(), before[name])
+        assert parameter.grad is None
+        assert parameter.is_contiguous()
 
 
 def test_a_fit_does_not_import_the_compiler_stack():

@@ -1,0 +1,163 @@
+"""One training step: batch, gradient, clipping, optimiser, record."""
+
+from __future__ import annotations
+
+import math
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from selfexpress.config import TrainConfig
+from selfexpress.data.sources import RowBlock, RowSource
+from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.training.fused import FusedGradient
+from selfexpress.training.memory import free_bytes
+from selfexpress.training.objective import GRADIENT_STEPS, Objective
+from selfexpress.training.optimizers import OPTIMIZERS
+from selfexpress.training.parameters import ALIGNMENT, FlatParameters
+from selfexpress.training.sampling import PermutationSampler
+
+RECORDED = ("objective", "reconstruction", "penalty", "learning_rate", "threshold")
+
+
+class Step(Protocol):
+    """What the loop asks of a step."""
+
+    def __call__(self, step: int) -> None:
+        """Take step number ``step`` and write its record into the history."""
+        ...
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the tensors that steps change: to save, or to write saved ones to."""
+        ...
+
+    def finish(self) -> None:
+        """Leave the network with parameters of its own."""
+        ...
+
+
+class PlainStep:
+    """A step, one operation after the other.
+
+    Parameters
+    ----------
+    network : SelfExpressiveNetwork
+    source : RowSource
+    config : TrainConfig
+        With ``algorithm``, ``precision`` and ``engine`` chosen, not "auto".
+    seed : int
+        Of the order of the rows.
+    history : Tensor of shape (max_iter, len(RECORDED))
+        On the device of the network; a row is written by each step.
+    """
+
+    def __init__(
+        self,
+        network: SelfExpressiveNetwork,
+        source: RowSource,
+        config: TrainConfig,
+        *,
+        seed: int,
+        history: Tensor,
+    ) -> None:
+        self.network = network
+        self.config = config
+        self.history = history
+        self.device = network.threshold.device
+        self.sampler = PermutationSampler(len(source), config.batch_size, seed=seed)
+        is_fused = config.engine == "fused"
+        self.parameters = (
+            FlatParameters(
+                network, _compute_dtype(config, network), alignment=ALIGNMENT
+            )
+            if is_fused
+            else FlatParameters(network, network.threshold.dtype)
+        )
+        self.optimizer = OPTIMIZERS[config.optimizer](self.parameters)
+        self.source = source
+        self._fused: FusedGradient | None = None
+        if is_fused:
+            self._fused = FusedGradient(network, self.parameters, config)
+            self.source = self._fused.prepare(
+                source,
+                in_memory=config.algorithm == "naive" or _fits(source, self.device),
+            )
+
+    def __call__(self, step: int) -> None:
+        """Take one step."""
+        rate = torch.tensor(learning_rate(self.config, step), device=self.device)
+        index = self.sampler.batch(step).to(self.device)
+        self.history[step] = self.update(index, rate)
+
+    def update(self, index: Tensor, rate: Tensor) -> Tensor:
+        """Change the network by the rows at ``index``; return the step's record."""
+        batch = RowBlock(self.source.take(index), index)
+        self.parameters.gradients.zero_()
+        objective = self._gradient(batch)
+        scale = _clipping_scale(self.parameters.gradients, self.config.clip_norm)
+        self.optimizer.step(rate, scale)
+        return _record(objective, self.config, rate, self.network.threshold)
+
+    def state(self) -> dict[str, Tensor]:
+        """Return parameters and the optimiser's state, padding included."""
+        return {"values": self.parameters.values, **self.optimizer.state()}
+
+    def finish(self) -> None:
+        """Leave the network with parameters of its own."""
+        self.parameters.release()
+
+    def _gradient(self, batch: RowBlock) -> Objective:
+        if self._fused is not None:
+            objective: Objective = getattr(self._fused, self.config.algorithm)(
+                batch, self.source
+            )
+            return objective
+        gradient_step = GRADIENT_STEPS[self.config.algorithm]
+        with autocast(self.config, self.device):
+            return gradient_step(self.network, batch, self.source, self.config)
+
+
+def learning_rate(config: TrainConfig, step: int) -> float:
+    """Return the learning rate of a step; cosine falls from the full rate to 0."""
+    if config.schedule == "constant":
+        return config.learning_rate
+    progress = step / config.max_iter
+    return config.learning_rate * (1 + math.cos(math.pi * progress)) / 2
+
+
+def autocast(
+    config: TrainConfig, device: torch.device
+) -> AbstractContextManager[object]:
+    """Return the context in which torch computes products in the precision chosen."""
+    if config.precision == "bfloat16":
+        # No cache: weights cast without a graph in pass 1 must not serve pass 2.
+        return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
+    return nullcontext()
+
+
+def _fits(source: RowSource, device: torch.device) -> bool:
+    """Return whether another copy of all rows takes little of the free memory."""
+    return 4 * len(source) * source.n_features < free_bytes(device) / 8
+
+
+def _compute_dtype(config: TrainConfig, network: SelfExpressiveNetwork) -> torch.dtype:
+    if config.precision == "bfloat16":
+        return torch.bfloat16
+    return network.threshold.dtype
+
+
+def _clipping_scale(gradients: Tensor, clip_norm: float) -> Tensor:
+    """Return the factor that bounds the gradient's norm, at most 1."""
+    norm = gradients.norm()
+    return torch.clamp(clip_norm / (norm + 1e-6), max=1)
+
+
+def _record(
+    objective: Objective, config: TrainConfig, rate: Tensor, threshold: Tensor
+) -> Tensor:
+    """Return one row of the history, in the order of ``RECORDED``."""
+    total = objective.total(config.gamma)
+    parts = [total, objective.reconstruction, objective.penalty, rate, threshold]
+    return torch.stack([part.detach().float() for part in parts])

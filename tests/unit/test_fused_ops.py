@@ -1,0 +1,59 @@
+"""GPU kernels against their plain twins."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from selfexpress.ops.adam import adam_update
+from selfexpress.ops.shrinkage import Shrinkage
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("threshold", [-0.3, 0.0, 0.7])
+def test_shrinkage_kernels_equal_the_plain_ones(threshold):
+    generator = torch.Generator().manual_seed(0)
+    products = torch.randn(50, 3001, generator=generator)
+    upstream = torch.randn(50, 3001, generator=generator)
+    query_index = torch.arange(50) * 7
+    key_index = torch.arange(3001)
+    results = []
+    for device in ("cpu", "cuda"):
+        shrinkage = Shrinkage(0.25, 0.9)
+        coefficients, penalty = shrinkage.forward(
+            products.to(device, copy=True),
+            torch.tensor(threshold, device=device),
+            query_index=query_index.to(device),
+            key_index=key_index.to(device),
+        )
+        gradient, threshold_gradient = shrinkage.backward(
+            coefficients, upstream.to(device, copy=True), weight=0.02
+        )
+        results.append([coefficients, penalty, gradient, threshold_gradient])
+    for plain, fused in zip(*results, strict=True):
+        torch.testing.assert_close(fused.cpu(), plain, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.gpu
+def test_adam_kernel_equals_the_plain_one():
+    generator = torch.Generator().manual_seed(0)
+    start = [torch.randn(5000, generator=generator) for _ in range(2)]
+    results = []
+    for device in ("cpu", "cuda"):
+        values, gradients = (tensor.to(device, copy=True) for tensor in start)
+        first, second = torch.zeros_like(values), torch.zeros_like(values)
+        working = values.bfloat16()
+        for step in range(1, 6):
+            adam_update(
+                values,
+                gradients * step,
+                first,
+                second,
+                rate=torch.tensor(0.01, device=device),
+                gradient_scale=torch.tensor(0.5, device=device),
+                n_steps=torch.tensor(float(step), device=device),
+                working=working,
+            )
+        results.append([values, first, second, working])
+    for plain, fused in zip(*results, strict=True):
+        torch.testing.assert_close(fused.cpu(), plain, rtol=1e-4, atol=1e-6)
