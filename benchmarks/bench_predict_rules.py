@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from selfexpress import SENet
-from selfexpress.affinity.graph import normalize_rows
 from selfexpress.affinity.nearest_rows import nearest_rows
 from selfexpress.data.datasets import load
 from selfexpress.features.scattering import Scattering2D
@@ -110,8 +109,8 @@ def rules(model: SENet, rows: Any) -> dict[str, NDArray[np.int64]]:
     coefficients = model.self_expression(rows)
     clusters = np.eye(N_CLUSTERS)[model.labels_]  # (N, k)
     neighbors = nearest_rows(
-        normalize_rows(coefficients),
-        normalize_rows(model.coefficients_),
+        coefficients,
+        model.coefficients_,
         n_neighbors=10,
         device=model.references_.keys.device,
     )

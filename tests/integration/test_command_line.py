@@ -98,6 +98,10 @@ def test_progress_is_on_stderr_and_results_on_stdout(call, data, tmp_path):
         (("fit", "rows.npy", "-k", 3, "-o", "."), "must be a file that can be written"),
         (("fit", "rows.npy", "-k", 3, "-o", "m", "--labels", "l"), "suffix of l must"),
         (("fit", "rows.npy", "-k", 3, "-o", "m", "--device", "mps"), "device must be"),
+        (("fit", "rows.npy", "-k", "abc", "-o", "m"), "'-k'"),
+        (("fit", "rows.npy", "-k", 3), "Missing option '--output'"),
+        (("fit", "rows.npy", "--nope"), "No such option"),
+        (("nope",), "No such command 'nope'. Try 'selfexpress --help'."),
         (("demo", "-o", "rows.npy"), "rows.npy"),
         (("score", "rows.npy", "gone.npy"), "rows.npy"),
     ],
@@ -143,6 +147,8 @@ def test_demo_writes_labels_models_and_pictures(call, tmp_path):
         assert picture.startswith(b"\x89PNG")
         assert len(read_labels(tmp_path / "demo" / f"{name}-labels.csv")) > 1000
         SENet.load(tmp_path / "demo" / f"{name}.selfexpress")
+    for report in ("report.html", "subspaces-report.html"):
+        assert "<!doctype html>" in (tmp_path / "demo" / report).read_text("utf-8")
 
 
 def test_version_and_help(call):

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from selfexpress.ops.adam import adam_update
+from selfexpress.ops.layer_backward import activation_backward
 from selfexpress.ops.shrinkage import Shrinkage
 
 
@@ -27,11 +28,31 @@ def test_shrinkage_kernels_equal_the_plain_ones(threshold):
             key_index=key_index.to(device),
         )
         gradient, threshold_gradient = shrinkage.backward(
-            coefficients, upstream.to(device, copy=True), weight=0.02
+            coefficients, upstream.to(device, copy=True), weight=0.02, factor=-1.5
         )
-        results.append([coefficients, penalty, gradient, threshold_gradient])
+        results.append(
+            [coefficients, penalty.sum(), gradient, threshold_gradient.sum()]
+        )
     for plain, fused in zip(*results, strict=True):
         torch.testing.assert_close(fused.cpu(), plain, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["relu", "tanh"])
+@pytest.mark.parametrize("shape", [(2000, 300), (5, 8)])
+def test_activation_kernel_equals_the_plain_one(kind, shape):
+    generator = torch.Generator().manual_seed(0)
+    upstream = torch.randn(shape, generator=generator)
+    output = torch.randn(shape, generator=generator).tanh()
+    results = []
+    for device in ("cpu", "cuda"):
+        parts = torch.full((64, shape[1]), torch.nan, device=device)
+        gradient = activation_backward(
+            upstream.to(device, copy=True), output.to(device), parts, kind=kind
+        )
+        results.append([gradient, parts.sum(dim=0)])
+    for plain, fused in zip(*results, strict=True):
+        torch.testing.assert_close(fused.cpu(), plain, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.gpu

@@ -3,12 +3,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import reference
+import torch
 from compare import assert_same_partition
 from scipy import sparse
+from sklearn.cluster import KMeans
 
-from selfexpress import spectral
 from selfexpress.errors import DegenerateWarning
-from selfexpress.spectral import laplacian_eigenvectors, spectral_clusters
+from selfexpress.spectral import (
+    eigenvectors,
+    laplacian_eigenvectors,
+    spectral_clusters,
+)
+from selfexpress.spectral import k_means as k_means_module
+from selfexpress.spectral.block_lanczos import block_lanczos
+from selfexpress.spectral.k_means import k_means
 
 
 def communities(seed, *, n_clusters=3, size=40, n_bridges=3):
@@ -33,7 +41,7 @@ def test_groups_are_found(seed):
 
 @pytest.mark.parametrize("dense_size", [0, 1000])
 def test_eigenvectors_solve_the_normalised_laplacian(dense_size, seed, monkeypatch):
-    monkeypatch.setattr(spectral, "_DENSE_SIZE", dense_size)
+    monkeypatch.setattr(eigenvectors, "_DENSE_SIZE", dense_size)
     affinity, _ = communities(seed)
     values, vectors = laplacian_eigenvectors(affinity, 5, seed=seed)
     laplacian = reference.normalized_laplacian(affinity.toarray())
@@ -53,7 +61,7 @@ def test_path_of_three_nodes_by_hand():
 
 def test_disconnected_groups_are_found_by_the_iterative_solver(seed, monkeypatch):
     """One eigenvalue as often as there are groups: hard for a Lanczos method."""
-    monkeypatch.setattr(spectral, "_DENSE_SIZE", 0)
+    monkeypatch.setattr(eigenvectors, "_DENSE_SIZE", 0)
     affinity, truth = communities(seed, n_clusters=6, n_bridges=0)
     clusters = spectral_clusters(affinity, 6, seed=seed)
     assert clusters.n_components == 6
@@ -70,7 +78,7 @@ def ring(size):
 
 
 def test_poorly_connected_components_are_still_told_apart(monkeypatch):
-    monkeypatch.setattr(spectral, "_DENSE_SIZE", 0)
+    monkeypatch.setattr(eigenvectors, "_DENSE_SIZE", 0)
     affinity = sparse.csr_array(sparse.block_diag([ring(150)] * 5))
     truth = np.repeat(np.arange(5), 150)
     assert_same_partition(spectral_clusters(affinity, 5).labels, truth)
@@ -117,3 +125,53 @@ def test_one_seed_gives_one_answer(seed):
     first = spectral_clusters(affinity, 5, seed=seed)
     second = spectral_clusters(affinity, 5, seed=seed)
     assert (first.labels == second.labels).all()
+
+
+def test_block_lanczos_solves_a_connected_graph(seed):
+    affinity, _ = communities(seed, n_clusters=8, size=40)
+    adjacency = eigenvectors.normalized_adjacency(affinity)
+    values, vectors = block_lanczos(
+        adjacency, 8, seed=seed, tolerance=1e-12, device="cpu"
+    )
+    expected = np.linalg.eigvalsh(adjacency.toarray())[-8:]
+    np.testing.assert_allclose(values, expected, atol=1e-10)
+    np.testing.assert_allclose(adjacency @ vectors, vectors * values, atol=1e-5)
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(8), atol=1e-10)
+
+
+def test_block_lanczos_finds_every_copy_of_an_eigenvalue():
+    """A ring has every eigenvalue but two twice; single vectors find one copy."""
+    n_nodes = 1000
+    ring = sparse.diags_array([0.5, 0.5], offsets=[1, -1], shape=(n_nodes, n_nodes))
+    ring = ring.tolil()
+    ring[0, -1] = ring[-1, 0] = 0.5
+    values, _ = block_lanczos(
+        sparse.csr_array(ring), 5, seed=0, tolerance=1e-12, device="cpu"
+    )
+    angles = 2 * np.pi * np.array([2, 2, 1, 1, 0]) / n_nodes
+    np.testing.assert_allclose(values, np.cos(angles), atol=1e-10)
+
+
+def test_batched_k_means_is_as_good_as_that_of_scikit_learn(seed):
+    rng = np.random.default_rng(seed)
+    centers = rng.normal(size=(6, 4))
+    points = centers[rng.integers(6, size=600)] + 0.3 * rng.normal(size=(600, 4))
+    labels = k_means(torch.from_numpy(points), 6, n_init=20, seed=seed).numpy()
+    means = np.stack([points[labels == label].mean(axis=0) for label in range(6)])
+    inertia = ((points - means[labels]) ** 2).sum()
+    expected = KMeans(6, n_init=20, random_state=seed).fit(points).inertia_
+    assert inertia < 1.005 * expected
+
+
+def test_batched_k_means_gives_the_same_labels_in_small_batches(seed, monkeypatch):
+    monkeypatch.setattr(k_means_module, "_BATCH_ENTRIES", 1)
+    rng = np.random.default_rng(seed)
+    truth = np.repeat(np.arange(3), 50)
+    points = torch.from_numpy(10 * np.eye(3)[truth] + rng.normal(size=(150, 3)))
+    assert_same_partition(k_means(points, 3, n_init=3, seed=seed).numpy(), truth)
+
+
+def test_a_point_for_every_cluster_and_fewer_distinct_points_than_clusters():
+    points = torch.tensor([[0.0], [0.0], [1.0]], dtype=torch.float64)
+    labels = k_means(points, 3, n_init=2, seed=0)
+    assert labels[0] == labels[1] != labels[2]

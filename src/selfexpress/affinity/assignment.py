@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from selfexpress.affinity.graph import normalize_rows
 from selfexpress.affinity.nearest_rows import nearest_rows
 
 _N_NEIGHBORS = 10
@@ -69,18 +68,22 @@ def cluster_weights(
         cluster's share among the references.
     """
     neighbors = nearest_rows(
-        normalize_rows(coefficients),
-        normalize_rows(references.coefficients),
+        coefficients,
+        references.coefficients,
         n_neighbors=min(_N_NEIGHBORS, len(references.labels)),
         device=device,
     )
-    weights: NDArray[np.float64] = np.zeros(
-        (coefficients.shape[0], references.n_clusters)
-    )
+    n_rows, n_clusters = coefficients.shape[0], references.n_clusters
     row, place = np.nonzero(neighbors.index >= 0)
     cluster = references.labels[neighbors.index[row, place]]
-    np.add.at(weights, (row, cluster), neighbors.similarity[row, place])
-    shares = np.bincount(references.labels, minlength=references.n_clusters)
+    sums = np.bincount(
+        row * n_clusters + cluster,
+        weights=neighbors.similarity[row, place],
+        minlength=n_rows * n_clusters,
+    )
+    # Without any neighbour the sums are integers.
+    weights = sums.astype(np.float64).reshape(n_rows, n_clusters)
+    shares = np.bincount(references.labels, minlength=n_clusters)
     weights[weights.sum(axis=1) == 0] = shares
     weights /= weights.sum(axis=1, keepdims=True)
     return weights

@@ -5,17 +5,19 @@ Shapes: M rows to express, N keys, B rows of a batch, P embedding dimensions.
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
 
-from selfexpress.data.sources import RowBlock, RowSource
+from selfexpress.affinity.sparse_rows import SparseRows
+from selfexpress.data.memory import with_smaller_blocks
+from selfexpress.data.sources import RowSource
 from selfexpress.network import SelfExpressiveNetwork
-from selfexpress.ops.self_expression import without_self
+from selfexpress.ops.self_expression import soft_threshold
 
-# Dense coefficients at a time: 2^24 float32 numbers are 64 MiB.
-_BATCH_ENTRIES = 2**24
+# Dense coefficients at a time: 2^24 float32 numbers are 64 MiB, 2^28 bfloat16 ones
+# 512 MiB; a GPU is not busy with less.
+_BATCH_ENTRIES = {"cpu": 2**24, "cuda": 2**28}
 
 
 @torch.inference_mode()
@@ -23,11 +25,14 @@ def embed_keys(
     network: SelfExpressiveNetwork, source: RowSource, *, block_size: int
 ) -> Tensor:
     """Return the keys of all rows of a source, (N, P)."""
-    keys = [network.key_tower(block.rows) for block in source.blocks(block_size)]
-    return torch.cat(keys)
+
+    def keys_in_blocks(size: int) -> Tensor:
+        return torch.cat([network.key_tower(b.rows) for b in source.blocks(size)])
+
+    largest = min(block_size, len(source))
+    return with_smaller_blocks(keys_in_blocks, largest, what="A block of keys")
 
 
-@torch.inference_mode()
 def sparse_coefficients(
     network: SelfExpressiveNetwork,
     source: RowSource,
@@ -38,7 +43,31 @@ def sparse_coefficients(
 ) -> sparse.csr_array:
     """Express every row of a source by keys; keep each row's largest coefficients.
 
-    Memory beyond the result does not grow with the number of rows.
+    See :func:`largest_coefficients`. Memory beyond the result does not grow with the
+    number of rows.
+
+    Returns
+    -------
+    csr_array of shape (M, N), float32
+    """
+    rows = largest_coefficients(
+        network, source, keys, n_nonzero=n_nonzero, exclude_self=exclude_self
+    )
+    return rows.to_csr()
+
+
+@torch.inference_mode()
+def largest_coefficients(
+    network: SelfExpressiveNetwork,
+    source: RowSource,
+    keys: Tensor,
+    *,
+    n_nonzero: int,
+    exclude_self: bool,
+) -> SparseRows:
+    """Return the coefficients of largest size of every row, where the keys are.
+
+    On a GPU, products are computed in bfloat16, as in training.
 
     Parameters
     ----------
@@ -47,45 +76,27 @@ def sparse_coefficients(
     keys : Tensor of shape (N, P)
         See :func:`embed_keys`.
     n_nonzero : int
-        Entries kept of a row, those of largest size; zeros are never stored.
+        Entries kept of a row, those of largest size.
     exclude_self : bool
         Whether key i belongs to row i, which must not express itself.
-
-    Returns
-    -------
-    csr_array of shape (M, N), float32
     """
-    batch_size = max(1, _BATCH_ENTRIES // len(keys))
-    parts = [
-        _largest_entries(_express(network, batch, keys, exclude_self), n_nonzero)
-        for batch in source.blocks(batch_size)
-    ]
-    return sparse.vstack(parts, format="csr")
+    working = keys.bfloat16() if keys.is_cuda else keys
+    batch_size = max(1, _BATCH_ENTRIES[keys.device.type] // len(keys))
+    n_kept = min(n_nonzero, len(keys))
 
+    def expressed_in_batches(size: int) -> SparseRows:
+        columns, values = [], []
+        for batch in source.blocks(size):
+            queries = network.query_tower(batch.rows)
+            products = queries.to(working.dtype) @ working.T  # (B, N)
+            if exclude_self:
+                products.scatter_(1, batch.index[:, None], 0)
+            # The threshold keeps the order of sizes, so that it can wait.
+            chosen = products.abs().topk(n_kept, dim=1, sorted=False).indices
+            kept = products.gather(1, chosen).to(keys.dtype)
+            coefficients = network.scale * soft_threshold(kept, network.threshold)
+            values.append(coefficients.float())
+            columns.append(chosen)
+        return SparseRows(torch.cat(columns), torch.cat(values), len(keys))
 
-def _express(
-    network: SelfExpressiveNetwork, batch: RowBlock, keys: Tensor, exclude_self: bool
-) -> Tensor:
-    coefficients = network.coefficients(network.query_tower(batch.rows), keys)
-    if exclude_self:
-        key_index = torch.arange(len(keys), device=keys.device)
-        coefficients = without_self(coefficients, batch.index, key_index)
-    return coefficients  # (B, N)
-
-
-def _largest_entries(coefficients: Tensor, n_nonzero: int) -> sparse.csr_array:
-    """Return the entries of largest size of every row, columns in order."""
-    n_kept = min(n_nonzero, coefficients.shape[1])
-    chosen = coefficients.abs().topk(n_kept, dim=1, sorted=False).indices
-    columns = chosen.sort(dim=1).values  # (B, n_kept)
-    values = coefficients.gather(1, columns)
-    is_stored = values != 0
-    lengths = is_stored.sum(dim=1).cpu().numpy()
-    return sparse.csr_array(
-        (
-            values[is_stored].float().cpu().numpy(),
-            columns[is_stored].int().cpu().numpy(),
-            np.concatenate([[0], lengths.cumsum()]),
-        ),
-        shape=tuple(coefficients.shape),
-    )
+    return with_smaller_blocks(expressed_in_batches, batch_size, what="A batch of rows")

@@ -9,6 +9,7 @@ import torch
 from scipy import sparse
 
 from selfexpress.affinity.nearest_rows import nearest_rows
+from selfexpress.affinity.sparse_rows import normalize_rows
 from selfexpress.errors import DegenerateWarning
 
 
@@ -38,20 +39,11 @@ def build_affinity(
     -------
     csr_array of shape (N, N)
     """
-    normalized = normalize_rows(coefficients)
-    n_empty = int((np.diff(normalized.indptr) == 0).sum())
-    if n_empty:
-        warnings.warn(
-            f"Every row should have a non-zero coefficient, but {n_empty} of "
-            f"{normalized.shape[0]} have none and stay isolated in the graph; raise "
-            "gamma, or remove rows that are zero or unlike all others.",
-            DegenerateWarning,
-            stacklevel=3,
-        )
+    _warn_of_empty_rows(coefficients)
     if kind == "symmetric":
-        directed = abs(normalized)
+        directed = abs(normalize_rows(coefficients))
     else:
-        directed = _neighbor_graph(normalized, n_neighbors, device)
+        directed = _neighbor_graph(coefficients, n_neighbors, torch.device(device))
     affinity = sparse.csr_array((directed + directed.T) / 2)
     affinity.setdiag(0)
     affinity.eliminate_zeros()
@@ -59,25 +51,25 @@ def build_affinity(
     return affinity
 
 
-def normalize_rows(coefficients: sparse.csr_array) -> sparse.csr_array:
-    """Scale every row to unit l2 norm; empty rows stay empty."""
-    matrix = sparse.csr_array(coefficients, dtype=np.float32, copy=True)
-    matrix.eliminate_zeros()
-    lengths = np.diff(matrix.indptr)
-    row = np.repeat(np.arange(matrix.shape[0]), lengths)
-    squares = matrix.data.astype(np.float64) ** 2
-    norms = np.sqrt(np.bincount(row, weights=squares, minlength=matrix.shape[0]))
-    matrix.data /= norms[row].astype(np.float32)
-    return matrix
+def _warn_of_empty_rows(coefficients: sparse.csr_array) -> None:
+    n_empty = int((np.diff(coefficients.indptr) == 0).sum())
+    if n_empty:
+        warnings.warn(
+            f"Every row should have a non-zero coefficient, but {n_empty} of "
+            f"{coefficients.shape[0]} have none and stay isolated in the graph; raise "
+            "gamma, or remove rows that are zero or unlike all others.",
+            DegenerateWarning,
+            stacklevel=4,
+        )
 
 
 def _neighbor_graph(
-    normalized: sparse.csr_array, n_neighbors: int, device: torch.device | str
+    coefficients: sparse.csr_array, n_neighbors: int, device: torch.device
 ) -> sparse.csr_array:
     """Join every row to its nearest rows with weight 1."""
     neighbors = nearest_rows(
-        normalized,
-        normalized,
+        coefficients,
+        coefficients,
         n_neighbors=n_neighbors,
         exclude_self=True,
         device=device,
@@ -85,5 +77,5 @@ def _neighbor_graph(
     row, place = np.nonzero(neighbors.index >= 0)
     column = neighbors.index[row, place]
     weights = np.ones(len(row), dtype=np.float32)
-    n_rows = normalized.shape[0]
+    n_rows = coefficients.shape[0]
     return sparse.csr_array((weights, (row, column)), shape=(n_rows, n_rows))

@@ -1,4 +1,4 @@
-"""Nearest rows of sparse matrices by inner product, never forming all pairs at once.
+"""Nearest rows of sparse matrices by cosine, never forming all pairs at once.
 
 Shapes: M query rows, N reference rows, C columns, k neighbours.
 """
@@ -13,8 +13,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
+from selfexpress.affinity.sparse_rows import SparseRows, normalize_rows
+
 # Entries of a dense block on a GPU: 2^28 float32 numbers are 1 GiB.
 _DENSE_BLOCK_ENTRIES = 2**28
+
+# Inner products of unit rows change by about 1 / sqrt(8192) = 0.01 in a sketch.
+_SKETCH_COLUMNS = 8192
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,7 @@ class Neighbors:
     index : ndarray of shape (M, k), int64
         Positions of the references; -1 where fewer than k have a positive similarity.
     similarity : ndarray of shape (M, k), float32
-        Inner products; 0 where ``index`` is -1.
+        Cosines; 0 where ``index`` is -1.
     """
 
     index: NDArray[np.int64]
@@ -41,10 +46,10 @@ def nearest_rows(
     exclude_self: bool = False,
     device: torch.device | str = "cpu",
 ) -> Neighbors:
-    """Find the references with the largest inner product with every query.
+    """Find the references with the largest cosine with every query.
 
-    For rows of unit length these are the nearest in Euclidean distance. Only
-    positive inner products count: rows without a common column are not neighbours.
+    Scaled to unit length, these are the nearest in Euclidean distance. Only positive
+    cosines count: rows without a common column are not neighbours.
 
     Parameters
     ----------
@@ -78,6 +83,9 @@ def _by_common_columns(
 ) -> Neighbors:
     from selfexpress.affinity.column_search import search
 
+    is_same = queries is references
+    references = normalize_rows(references)
+    queries = references if is_same else normalize_rows(queries)
     by_column = references.tocsc()
     index = np.full((queries.shape[0], n_neighbors), -1, dtype=np.int64)
     similarity = np.zeros((queries.shape[0], n_neighbors), dtype=np.float32)
@@ -104,97 +112,98 @@ def by_dense_blocks(
     n_neighbors: int,
     exclude_self: bool,
     device: torch.device | str,
-    dtype: torch.dtype = torch.bfloat16,
 ) -> Neighbors:
     """Search by products of dense blocks; see :func:`nearest_rows`.
 
-    Candidates are found in ``dtype``, a few more than asked for; their similarity is
-    then computed again in float32 and decides.
+    Candidates, more than asked for, are found by products of rows whose columns were
+    added up in a few thousand groups, with random signs: such sketches keep inner
+    products up to a small error. The candidates' similarity is then computed from the
+    rows themselves and decides.
     """
-    query_rows = _DeviceRows(queries, device)
-    reference_rows = _DeviceRows(references, device)
-    n_candidates = min(len(reference_rows), 4 * n_neighbors + exclude_self)
-    block_size = max(1, _DENSE_BLOCK_ENTRIES // max(1, references.shape[1]))
-    index, similarity = [], []
-    for block in torch.arange(len(query_rows), device=device).split(block_size):
-        dense = query_rows.dense(block)  # (B, C)
-        candidates = _candidates(
-            dense.to(dtype),
-            reference_rows,
-            n_candidates=n_candidates,
-            block_size=block_size,
-        )
-        scores = _exact_similarity(dense, reference_rows, candidates)
-        if exclude_self:
-            scores = scores.masked_fill(candidates == block[:, None], 0)
-        best, order = scores.topk(min(n_neighbors, n_candidates))
-        found = candidates.gather(1, order).masked_fill(best <= 0, -1)
-        index.append(found.cpu().numpy())
-        similarity.append(best.clamp_min(0).cpu().numpy())
-    missing = ((0, 0), (0, n_neighbors - min(n_neighbors, n_candidates)))
+    reference_rows = SparseRows.from_csr(references, device).normalized()
+    query_rows = reference_rows
+    if queries is not references:
+        query_rows = SparseRows.from_csr(queries, device).normalized()
+    index, similarity = nearest_sparse_rows(
+        query_rows, reference_rows, n_neighbors=n_neighbors, exclude_self=exclude_self
+    )
+    missing = ((0, 0), (0, n_neighbors - index.shape[1]))
     return Neighbors(
-        np.pad(np.concatenate(index), missing, constant_values=-1),
-        np.pad(np.concatenate(similarity), missing),
+        np.pad(index.cpu().numpy(), missing, constant_values=-1),
+        np.pad(similarity.cpu().numpy(), missing),
     )
 
 
-class _DeviceRows:
-    """A CSR matrix on a device, read a few rows at a time."""
-
-    def __init__(self, matrix: sparse.csr_array, device: torch.device | str) -> None:
-        self._start = torch.from_numpy(matrix.indptr.astype(np.int64)).to(device)
-        self._column = torch.from_numpy(matrix.indices.astype(np.int64)).to(device)
-        self._value = torch.from_numpy(matrix.data.astype(np.float32)).to(device)
-        self._n_columns = matrix.shape[1]
-
-    def __len__(self) -> int:
-        return len(self._start) - 1
-
-    def entries(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return place in ``rows``, column and value of every stored entry."""
-        start = self._start[rows]
-        lengths = self._start[rows + 1] - start
-        place = torch.repeat_interleave(lengths)
-        first = torch.cumsum(lengths, 0) - lengths
-        offset = torch.arange(len(place), device=rows.device) - first[place]
-        position = start[place] + offset
-        return place, self._column[position], self._value[position]
-
-    def dense(self, rows: Tensor) -> Tensor:
-        place, column, value = self.entries(rows)
-        dense = value.new_zeros(len(rows), self._n_columns)
-        dense[place, column] = value
-        return dense
-
-
-def _candidates(
-    dense_queries: Tensor,
-    references: _DeviceRows,
+@torch.inference_mode()
+def nearest_sparse_rows(
+    queries: SparseRows,
+    references: SparseRows,
     *,
-    n_candidates: int,
-    block_size: int,
-) -> Tensor:
-    """Return the references with the largest products, block after block."""
-    device, dtype = dense_queries.device, dense_queries.dtype
-    best_scores = dense_queries.new_full((len(dense_queries), n_candidates), -torch.inf)
-    best_index = torch.zeros_like(best_scores, dtype=torch.int64)
-    for block in torch.arange(len(references), device=device).split(block_size):
-        scores = dense_queries @ references.dense(block).to(dtype).T
-        scores, found = scores.topk(min(n_candidates, len(block)))
-        merged = torch.cat([best_scores, scores], dim=1)
-        merged_index = torch.cat([best_index, block[found]], dim=1)
-        best_scores, order = merged.topk(n_candidates)
-        best_index = merged_index.gather(1, order)
-    return best_index
+    n_neighbors: int,
+    exclude_self: bool,
+) -> tuple[Tensor, Tensor]:
+    """Return index and cosine of the nearest references, where the rows are.
+
+    Both sides must be normalised. See :class:`Neighbors`; there may be fewer columns.
+    """
+    n_references = len(references)
+    n_candidates = min(n_references, 4 * n_neighbors + 4 + exclude_self)
+    sketch = _Sketch(references.n_columns, references.column.device)
+    sketched = sketch.apply(references)  # (N, S)
+    block_size = max(1, _DENSE_BLOCK_ENTRIES // max(references.n_columns, n_references))
+    index, similarity = [], []
+    for first in range(0, len(queries), block_size):
+        block = queries.part(first, first + block_size)
+        scores = sketch.apply(block) @ sketched.T  # (B, N)
+        candidates = scores.topk(n_candidates, dim=1, sorted=False).indices
+        exact = _exact_similarity(block, references, candidates)
+        if exclude_self:
+            own = torch.arange(first, first + len(candidates), device=exact.device)
+            exact = exact.masked_fill(candidates == own[:, None], 0)
+        best, order = exact.topk(min(n_neighbors, n_candidates))
+        index.append(candidates.gather(1, order).masked_fill(best <= 0, -1))
+        similarity.append(best.clamp_min(0))
+    return torch.cat(index), torch.cat(similarity)
+
+
+class _Sketch:
+    """Adds columns up in groups, with random signs; the identity for few columns."""
+
+    def __init__(self, n_columns: int, device: torch.device) -> None:
+        self._n_groups = min(n_columns, _SKETCH_COLUMNS)
+        generator = torch.Generator().manual_seed(0)
+        group = torch.arange(n_columns)
+        sign = torch.ones(n_columns)
+        if n_columns > _SKETCH_COLUMNS:
+            group = torch.randint(self._n_groups, (n_columns,), generator=generator)
+            sign = 2.0 * torch.randint(2, (n_columns,), generator=generator) - 1
+        self._group = group.to(device)
+        self._sign = sign.to(device)
+
+    def apply(self, rows: SparseRows) -> Tensor:
+        """Return the sketches, (M, S), in bfloat16 on a GPU."""
+        device = rows.value.device
+        dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+        result = torch.empty(len(rows), self._n_groups, dtype=dtype, device=device)
+        step = max(1, _DENSE_BLOCK_ENTRIES // (8 * self._n_groups))
+        for first in range(0, len(rows), step):
+            part = rows.part(first, first + step)
+            grouped = SparseRows(
+                self._group[part.column],
+                part.value * self._sign[part.column],
+                self._n_groups,
+            )
+            result[first : first + step] = grouped.dense()
+        return result
 
 
 def _exact_similarity(
-    dense_queries: Tensor, references: _DeviceRows, candidates: Tensor
+    queries: SparseRows, references: SparseRows, candidates: Tensor
 ) -> Tensor:
     """Return the inner product of every query with each of its candidates."""
-    scores = dense_queries.new_zeros(candidates.shape)
+    dense = queries.dense()  # (B, C)
+    scores = dense.new_zeros(candidates.shape)
     for place, chosen in enumerate(candidates.unbind(dim=1)):
-        query, column, value = references.entries(chosen)
-        products = dense_queries[query, column] * value
-        scores[:, place].index_add_(0, query, products)
+        found = dense.gather(1, references.column[chosen])
+        scores[:, place] = (found * references.value[chosen]).sum(dim=1)
     return scores

@@ -58,7 +58,13 @@ class SolverClusterer(SelfExpressiveClusterer, ABC):
             rows = row_matrix(source, device)
             coefficients = self._express(rows, seed=seed, progress=progress)
         self._require_nonzero(coefficients)
-        self._cluster(coefficients, cluster_config, seed=seed, device=device)
+        self._cluster(
+            coefficients,
+            cluster_config,
+            seed=seed,
+            device=device,
+            joining_rows=rows if getattr(self, "join", False) else None,
+        )
         return self
 
     @abstractmethod

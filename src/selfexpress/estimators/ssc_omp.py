@@ -37,6 +37,10 @@ class SSCOMP(SolverClusterer):
         Dimension of the spectral embedding; None for ``n_clusters``.
     n_init : int
         Restarts of k-means.
+    join : bool
+        Whether to join a graph of more pieces than clusters by weak edges between its
+        most similar rows. The method as published does not, and its graphs often fall
+        apart: which pieces share a label is then left to chance.
     batch_size : int or None
         Rows pursued together; None for what suits the device.
     block_size : int or None
@@ -81,6 +85,7 @@ class SSCOMP(SolverClusterer):
         n_neighbors: int = 3,
         n_eigenvectors: int | None = None,
         n_init: int = 20,
+        join: bool = False,
         batch_size: int | None = None,
         block_size: int | None = None,
         device: str | torch.device = "auto",
@@ -94,6 +99,7 @@ class SSCOMP(SolverClusterer):
         self.n_neighbors = n_neighbors
         self.n_eigenvectors = n_eigenvectors
         self.n_init = n_init
+        self.join = join
         self.batch_size = batch_size
         self.block_size = block_size
         self.device = device

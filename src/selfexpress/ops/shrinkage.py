@@ -38,7 +38,7 @@ class Shrinkage:
         query_index: Tensor,
         key_index: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """Return coefficients and the sum of their elastic net.
+        """Return coefficients and their elastic net.
 
         Parameters
         ----------
@@ -51,7 +51,8 @@ class Shrinkage:
         Returns
         -------
         tuple of Tensor
-            Coefficients of shape (B, K), penalty of shape ().
+            Coefficients of shape (B, K), and parts of any shape whose sum is the
+            elastic net of them all.
         """
         if products.is_cuda:
             from selfexpress.ops.triton_kernels import fused_shrink
@@ -69,7 +70,12 @@ class Shrinkage:
         return coefficients, elastic_net(coefficients, self.l1_ratio)
 
     def backward(
-        self, coefficients: Tensor, upstream: Tensor, *, weight: float
+        self,
+        coefficients: Tensor,
+        upstream: Tensor,
+        *,
+        weight: float,
+        factor: float,
     ) -> tuple[Tensor, Tensor]:
         """Return the gradient of products and threshold.
 
@@ -77,24 +83,27 @@ class Shrinkage:
         ----------
         coefficients, upstream : Tensor of shape (B, K)
             What ``forward`` gave, and the gradient of the rest of the objective with
-            respect to it; ``upstream`` may be overwritten.
+            respect to it, but for ``factor``; ``upstream`` may be overwritten.
         weight : float
             Of the elastic net in the objective.
+        factor : float
+            Of ``upstream``.
 
         Returns
         -------
         tuple of Tensor
-            Gradients of shape (B, K) and ().
+            Gradient of the products, (B, K), and parts of any shape whose sum is the
+            gradient of the threshold.
         """
         if coefficients.is_cuda:
             from selfexpress.ops.triton_kernels import fused_shrink_backward
 
             return fused_shrink_backward(
-                coefficients, upstream, self.scale, self.l1_ratio, weight
+                coefficients, upstream, self.scale, self.l1_ratio, weight, factor
             )
         sign = torch.sign(coefficients)
         slope = self.l1_ratio * sign + (1 - self.l1_ratio) * coefficients
         gradient = torch.where(
-            coefficients != 0, self.scale * (upstream + weight * slope), 0
+            coefficients != 0, self.scale * (factor * upstream + weight * slope), 0
         )
         return gradient, -(gradient * sign).sum()

@@ -1,7 +1,7 @@
 """GPU kernels of the element-wise steps; imports triton, so import it when needed.
 
-Every function has a plain twin that tests compare it with: ``ops.adam`` and
-``ops.shrinkage``.
+Every function has a plain twin that tests compare it with: ``ops.adam``,
+``ops.layer_backward`` and ``ops.shrinkage``.
 """
 
 from __future__ import annotations
@@ -22,22 +22,27 @@ def _adam_kernel(
     first_decay: tl.constexpr, second_decay: tl.constexpr, epsilon: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = place < size
-    scaled = tl.load(gradients + place, inside, 0.0) * tl.load(gradient_scale)
+    # Few programs, each walking through many blocks: reading the scalars takes as long
+    # as a block does.
+    scale = tl.load(gradient_scale)
     step = tl.load(n_steps)
-    first_bias = 1 - tl.exp2(step * tl.log2(first_decay))
+    length = tl.load(rate) / (1 - tl.exp2(step * tl.log2(first_decay)))
     second_bias = 1 - tl.exp2(step * tl.log2(second_decay))
-    mean = tl.load(first + place, inside, 0.0)
-    mean += (1 - first_decay) * (scaled - mean)
-    square = second_decay * tl.load(second + place, inside, 0.0)
-    square += (1 - second_decay) * scaled * scaled
-    move = tl.load(rate) / first_bias * mean / (tl.sqrt(square / second_bias) + epsilon)
-    value = tl.load(values + place, inside, 0.0) - move
-    tl.store(first + place, mean, inside)
-    tl.store(second + place, square, inside)
-    tl.store(values + place, value, inside)
-    tl.store(working + place, value.to(working.dtype.element_ty), inside)
+    stride = tl.num_programs(0) * BLOCK
+    for start in range(tl.program_id(0) * BLOCK, size, stride):
+        place = start + tl.arange(0, BLOCK)
+        inside = place < size
+        scaled = scale * tl.load(gradients + place, inside, 0.0).to(tl.float32)
+        mean = tl.load(first + place, inside, 0.0)
+        square = tl.load(second + place, inside, 0.0)
+        value = tl.load(values + place, inside, 0.0)
+        mean += (1 - first_decay) * (scaled - mean)
+        square = second_decay * square + (1 - second_decay) * scaled * scaled
+        value -= length * mean / (tl.sqrt(square / second_bias) + epsilon)
+        tl.store(first + place, mean, inside)
+        tl.store(second + place, square, inside)
+        tl.store(values + place, value, inside)
+        tl.store(working + place, value.to(working.dtype.element_ty), inside)
 
 
 def fused_adam_update(
@@ -52,7 +57,9 @@ def fused_adam_update(
 ) -> None:
     """See :func:`selfexpress.ops.adam.adam_update`."""
     size = len(values)
-    _adam_kernel[(triton.cdiv(size, _BLOCK),)](
+    n_units = torch.cuda.get_device_properties(values.device).multi_processor_count
+    n_programs = min(triton.cdiv(size, _BLOCK), 8 * n_units)
+    _adam_kernel[(n_programs,)](
         values, gradients, first, second, working, rate, gradient_scale, n_steps, size,
         first_decay=FIRST_DECAY, second_decay=SECOND_DECAY, epsilon=EPSILON,
         BLOCK=_BLOCK,
@@ -95,12 +102,12 @@ def fused_shrink(
         products, threshold, query_index, key_index, penalties,
         n_keys, scale, l1_ratio, BLOCK=_BLOCK,
     )  # fmt: skip
-    return products, penalties.sum()
+    return products, penalties
 
 
 @triton.jit
 def _shrink_backward_kernel(
-    coefficients, upstream, threshold_parts, n_keys, scale, l1_ratio, weight,
+    coefficients, upstream, threshold_parts, n_keys, scale, l1_ratio, weight, factor,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
@@ -110,10 +117,11 @@ def _shrink_backward_kernel(
     coefficient = tl.load(coefficients + place, inside, 0.0).to(tl.float32)
     sign = tl.where(coefficient > 0, 1.0, tl.where(coefficient < 0, -1.0, 0.0))
     slope = l1_ratio * sign + (1 - l1_ratio) * coefficient
-    rest = tl.load(upstream + place, inside, 0.0).to(tl.float32)
+    rest = factor * tl.load(upstream + place, inside, 0.0).to(tl.float32)
     gradient = tl.where(coefficient != 0, scale * (rest + weight * slope), 0.0)
     tl.store(upstream + place, gradient.to(upstream.dtype.element_ty), inside)
-    tl.store(threshold_parts + row * tl.num_programs(1) + part, tl.sum(gradient * sign))
+    part_sum = -tl.sum(gradient * sign)
+    tl.store(threshold_parts + row * tl.num_programs(1) + part, part_sum)
 
 
 def fused_shrink_backward(
@@ -122,13 +130,52 @@ def fused_shrink_backward(
     scale: float,
     l1_ratio: float,
     weight: float,
+    factor: float,
 ) -> tuple[Tensor, Tensor]:
     """See :meth:`selfexpress.ops.shrinkage.Shrinkage.backward`; works in place."""
     n_queries, n_keys = coefficients.shape
     n_parts = triton.cdiv(n_keys, _BLOCK)
     threshold_parts = torch.empty(n_queries, n_parts, device=coefficients.device)
     _shrink_backward_kernel[(n_queries, n_parts)](
-        coefficients, upstream, threshold_parts, n_keys, scale, l1_ratio, weight,
-        BLOCK=_BLOCK,
+        coefficients, upstream, threshold_parts, n_keys, scale, l1_ratio,
+        weight, factor, BLOCK=_BLOCK,
     )  # fmt: skip
-    return upstream, -threshold_parts.sum()
+    return upstream, threshold_parts
+
+
+@triton.jit
+def _activation_backward_kernel(
+    upstream, output, bias_parts, n_rows, width, parts_stride, rows_each,
+    IS_TANH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    part = tl.program_id(0)
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    offset = tl.arange(0, ROWS)[:, None] * width + column[None, :]
+    total = tl.zeros((COLUMNS,), tl.float32)
+    last = tl.minimum((part + 1) * rows_each, n_rows)
+    for first in range(part * rows_each, last, ROWS):
+        row = first + tl.arange(0, ROWS)
+        inside = (row < last)[:, None] & (column < width)[None, :]
+        place = first.to(tl.int64) * width + offset
+        value = tl.load(output + place, inside, 0.0).to(tl.float32)
+        gradient = tl.load(upstream + place, inside, 0.0).to(tl.float32)
+        if IS_TANH:
+            gradient *= 1 - value * value
+        else:
+            gradient = tl.where(value > 0, gradient, 0.0)
+        tl.store(upstream + place, gradient.to(upstream.dtype.element_ty), inside)
+        total += tl.sum(gradient, axis=0)
+    tl.store(bias_parts + part * parts_stride + column, total, column < width)
+
+
+def fused_activation_backward(
+    upstream: Tensor, output: Tensor, bias_parts: Tensor, kind: str
+) -> Tensor:
+    """See :func:`selfexpress.ops.layer_backward.activation_backward`; in place."""
+    n_rows, width = upstream.shape
+    n_parts, columns = len(bias_parts), 128
+    _activation_backward_kernel[(n_parts, triton.cdiv(width, columns))](
+        upstream, output, bias_parts, n_rows, width, bias_parts.stride(0),
+        triton.cdiv(n_rows, n_parts), IS_TANH=kind == "tanh", ROWS=32, COLUMNS=columns,
+    )  # fmt: skip
+    return upstream

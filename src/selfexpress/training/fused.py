@@ -9,23 +9,31 @@ Shapes: B queries, K keys of a block, D features, P embedding dimensions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from itertools import islice
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from selfexpress import distributed
 from selfexpress.config import TrainConfig
 from selfexpress.data.sources import ArraySource, MappedSource, RowBlock, RowSource
 from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.ops.layer_backward import N_PARTS, activation_backward
 from selfexpress.ops.shrinkage import Shrinkage
 from selfexpress.training.objective import Objective, active_blocks
 from selfexpress.training.parameters import ALIGNMENT, FlatParameters
 
+# Two passes over more blocks than this take so long that launching kernels is nothing,
+# and leaving out keys that are not active gains more.
+_MAX_BLOCKS_RECORDED = 8
+
 
 class FusedGradient:
-    """Adds the gradient of a batch objective to flat parameters.
+    """Writes the gradient of a batch objective into flat parameters.
 
     Parameters
     ----------
@@ -42,8 +50,7 @@ class FusedGradient:
         config: TrainConfig,
     ) -> None:
         self._config = config
-        self._is_in_memory = False
-        self._sum_dtype = parameters.values.dtype
+        self._parameters = parameters
         self._queries = _Tower(network.query_tower, parameters)
         self._keys = _Tower(network.key_tower, parameters)
         self._threshold = network.threshold
@@ -52,6 +59,10 @@ class FusedGradient:
         )
         self._shrinkage = Shrinkage(network.scale, config.l1_ratio)
         self._side = _SideStream(network.threshold.device)
+        self._is_in_memory = False
+        self._block_size = config.block_size
+        self._sum_dtype = parameters.values.dtype
+        self.is_replayable = False
 
     def prepare(self, source: RowSource, *, in_memory: bool) -> RowSource:
         """Return a source of rows as the products want them: padded and converted."""
@@ -63,6 +74,16 @@ class FusedGradient:
             source.n_features + n_missing,
         )
         self._is_in_memory = in_memory
+        n_blocks = max(1, math.ceil(len(source) / self._config.block_size))
+        # Blocks of one size: the last is worked on once, so it should not be small.
+        # Rows of coefficients are as long as a block, and must stay aligned.
+        even = math.ceil(len(source) / n_blocks)
+        self._block_size = -(-even // ALIGNMENT) * ALIGNMENT
+        is_short = self._config.algorithm == "naive" or n_blocks <= _MAX_BLOCKS_RECORDED
+        is_cuda = self._threshold.device.type == "cuda"
+        self.is_replayable = (
+            is_cuda and in_memory and is_short and distributed.n_ranks() == 1
+        )
         if not in_memory:
             return prepared
         blocks = prepared.blocks(self._config.block_size)
@@ -71,7 +92,7 @@ class FusedGradient:
 
     @torch.no_grad()
     def naive(self, batch: RowBlock, source: RowSource) -> Objective:
-        """Add the gradient, all keys at once; see ``objective.naive_gradient``."""
+        """Write the gradient, all keys at once; see ``objective.naive_gradient``."""
         (block,) = source.blocks(len(source))
         with self._side:
             query_layers = self._queries.forward(batch.rows)
@@ -81,48 +102,71 @@ class FusedGradient:
 
         coefficients, penalty = self._coefficients(queries, keys, batch, block)
         residual = torch.addmm(batch.rows, coefficients, block.rows, alpha=-1)  # (B, D)
-        products_gradient = self._backward(coefficients, residual, block.rows)
+        products_gradient, threshold_parts = self._backward(
+            coefficients, residual, block.rows
+        )
 
         with self._side:
+            objective = self._objective(residual, penalty.sum())
+            self._threshold_gradient.copy_(threshold_parts.sum())
             self._queries.backward(query_layers, products_gradient @ keys)
         self._keys.backward(key_layers, products_gradient.T @ queries)
         self._side.join()
-        return self._objective(residual, penalty)
+        return objective
 
     @torch.no_grad()
     def two_pass(self, batch: RowBlock, source: RowSource) -> Objective:
-        """Add the gradient, block by block; see ``objective.two_pass_gradient``."""
+        """Write the gradient, block by block; see ``objective.two_pass_gradient``.
+
+        The last block of pass 1 is the first of pass 2 and is not computed again.
+        """
+        self._parameters.gradients.zero_()
         query_layers = self._queries.forward(batch.rows)
         queries = query_layers[-1]
-        residual = batch.rows.to(self._sum_dtype, copy=True)
+        reconstruction = torch.zeros_like(batch.rows, dtype=self._sum_dtype)
         active = []
-        for block in source.blocks(self._config.block_size):
-            keys = self._keys.forward(block.rows)[-1]
-            coefficients, _ = self._coefficients(queries, keys, batch, block)
-            residual -= coefficients @ block.rows
-            active.append((coefficients != 0).any(dim=0))
-            del keys, coefficients
+        for block in source.blocks(self._block_size):
+            key_layers = self._keys.forward(block.rows)
+            coefficients, parts = self._coefficients(
+                queries, key_layers[-1], batch, block
+            )
+            reconstruction += coefficients @ block.rows
+            if not self.is_replayable:
+                active.append((coefficients != 0).any(dim=0))
+        residual = batch.rows.to(self._sum_dtype) - distributed.add_up(reconstruction)
 
         fixed = residual.to(queries.dtype)
         queries_gradient = torch.zeros_like(queries, dtype=self._sum_dtype)
-        penalty = residual.new_zeros(())
-        for block in self._active_blocks(source, active):
+        penalty = parts.sum()
+
+        def add_gradient() -> None:
+            products_gradient, threshold_parts = self._backward(
+                coefficients, fixed, block.rows
+            )
+            self._threshold_gradient.add_(threshold_parts.sum())
+            queries_gradient.add_(products_gradient @ key_layers[-1])
+            self._keys.backward(
+                key_layers, products_gradient.T @ queries, accumulate=True
+            )
+
+        add_gradient()
+        for block in self._blocks_but_the_last(source, active):
             key_layers = self._keys.forward(block.rows)
-            coefficients, block_penalty = self._coefficients(
+            coefficients, parts = self._coefficients(
                 queries, key_layers[-1], batch, block
             )
-            products_gradient = self._backward(coefficients, fixed, block.rows)
-            queries_gradient += products_gradient @ key_layers[-1]
-            self._keys.backward(key_layers, products_gradient.T @ queries)
-            penalty += block_penalty
-            del key_layers, coefficients, products_gradient
-        self._queries.backward(query_layers, queries_gradient.to(queries.dtype))
-        return self._objective(residual, penalty)
+            penalty += parts.sum()
+            add_gradient()
+        self._queries.backward(
+            query_layers, queries_gradient.to(queries.dtype), accumulate=True
+        )
+        distributed.add_up(self._parameters.gradients)
+        return self._objective(residual, distributed.add_up(penalty))
 
     def _coefficients(
         self, queries: Tensor, keys: Tensor, batch: RowBlock, block: RowBlock
     ) -> tuple[Tensor, Tensor]:
-        """Return the coefficients, (B, K), and the sum of their penalty."""
+        """Return the coefficients, (B, K), and parts of the sum of their penalty."""
         return self._shrinkage.forward(
             queries @ keys.T,
             self._threshold.detach(),
@@ -130,26 +174,38 @@ class FusedGradient:
             key_index=block.index,
         )
 
-    def _backward(self, coefficients: Tensor, residual: Tensor, rows: Tensor) -> Tensor:
-        """Return the gradient of the inner products, (B, K); add the threshold's."""
+    def _backward(
+        self, coefficients: Tensor, residual: Tensor, rows: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the gradient of the products, (B, K), and parts of the threshold's."""
         weight = 1 / len(residual)
-        upstream = (-self._config.gamma * weight * residual) @ rows.T
-        gradient, threshold_gradient = self._shrinkage.backward(
-            coefficients, upstream, weight=weight
+        return self._shrinkage.backward(
+            coefficients,
+            residual @ rows.T,
+            weight=weight,
+            factor=-self._config.gamma * weight,
         )
-        self._threshold_gradient += threshold_gradient
-        return gradient
 
-    def _active_blocks(
+    def _blocks_but_the_last(
         self, source: RowSource, active: list[Tensor]
     ) -> Iterator[RowBlock]:
-        """Yield the active rows; full blocks of them where any row is at hand."""
-        block_size = self._config.block_size
+        """Yield the rows that pass 2 needs: active ones, where that can be asked.
+
+        A recorded step cannot depend on how many there are. Where any row is at hand,
+        active ones are gathered into full blocks.
+        """
+        if self.is_replayable:
+            blocks = source.blocks(self._block_size)
+            n_others = math.ceil(len(source) / self._block_size) - 1
+            yield from islice(blocks, n_others)
+            return
+        active[-1] = torch.zeros_like(active[-1])
         if self._is_in_memory:
-            for part in torch.cat(active).nonzero().squeeze(1).split(block_size):
+            index = torch.cat(active).nonzero().squeeze(1)
+            for part in index.split(self._block_size) if len(index) else ():
                 yield RowBlock(source.take(part), part)
         else:
-            yield from active_blocks(source, active, block_size)
+            yield from active_blocks(source, active, self._block_size)
 
     def _objective(self, residual: Tensor, penalty: Tensor) -> Objective:
         reconstruction = residual.to(self._sum_dtype).square().sum()
@@ -162,18 +218,12 @@ class _Tower:
     def __init__(self, tower: nn.Sequential, parameters: FlatParameters) -> None:
         self.dtype = parameters.working.dtype
         layers = [layer for layer in tower if isinstance(layer, nn.Linear)]
-        self._weights = [
-            _weight(parameters, parameters.working, x, is_first=x is layers[0])
-            for x in layers
-        ]
+        self._weights, self._weight_gradients = (
+            [_weight(parameters, buffer, x, is_first=x is layers[0]) for x in layers]
+            for buffer in (parameters.working, parameters.gradients)
+        )
         self._biases = [parameters.padded(parameters.working, x.bias) for x in layers]
-        self._weight_gradients = [
-            _weight(parameters, parameters.gradients, x, is_first=x is layers[0])
-            for x in layers
-        ]
-        self._bias_gradients = [
-            parameters.padded(parameters.gradients, x.bias) for x in layers
-        ]
+        self._find_bias_gradients(layers, parameters)
 
     def forward(self, rows: Tensor) -> list[Tensor]:
         """Return the rows and the output of every layer."""
@@ -184,16 +234,46 @@ class _Tower:
         outputs[-1].tanh_()
         return outputs
 
-    def backward(self, outputs: list[Tensor], gradient: Tensor) -> None:
-        """Add the gradients of weights and biases, given that of the last output."""
-        gradient = torch.ops.aten.tanh_backward(gradient, outputs[-1])
+    def backward(
+        self, outputs: list[Tensor], gradient: Tensor, *, accumulate: bool = False
+    ) -> None:
+        """Write the gradients of weights and biases, given that of the last output."""
+        kind = "tanh"
         for layer in reversed(range(len(self._weights))):
-            inputs = outputs[layer]
-            _add_product(self._weight_gradients[layer], gradient.T, inputs)
-            self._bias_gradients[layer].add_(gradient.sum(dim=0))
+            gradient = activation_backward(
+                gradient, outputs[layer + 1], self._bias_parts[layer], kind=kind
+            )
+            total = self._weight_gradients[layer]
+            if accumulate:
+                _add_product(total, gradient.T, outputs[layer])
+            else:
+                torch.mm(gradient.T, outputs[layer], out=total)
             if layer:
                 gradient = gradient @ self._weights[layer]
-                gradient = torch.ops.aten.threshold_backward(gradient, inputs, 0)
+            kind = "relu"
+        sums = self._all_bias_parts.sum(dim=0)
+        if accumulate:
+            self._bias_gradients.add_(sums)
+        else:
+            self._bias_gradients.copy_(sums)
+
+    def _find_bias_gradients(
+        self, layers: list[nn.Linear], parameters: FlatParameters
+    ) -> None:
+        """Lay out the biases' gradients in parts: they lie side by side in memory."""
+        places = [parameters.place_in_vectors(x.bias) for x in layers]
+        start, stop = places[0].start, places[-1].stop
+        self._bias_gradients = parameters.vectors(parameters.gradients)[start:stop]
+        self._all_bias_parts = torch.zeros(
+            N_PARTS,
+            stop - start,
+            dtype=parameters.values.dtype,
+            device=parameters.values.device,
+        )
+        self._bias_parts = [
+            self._all_bias_parts[:, place.start - start : place.stop - start]
+            for place in places
+        ]
 
 
 def _weight(

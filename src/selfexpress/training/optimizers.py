@@ -84,10 +84,9 @@ class Muon:
         """Move matrices along their orthogonalised momentum, the rest as Adam does."""
         parameters = self._parameters
         before = [matrix.clone() for matrix in parameters.matrices(parameters.values)]
-        self._average.lerp_(parameters.gradients * gradient_scale, 1 - self.momentum)
-        ahead = torch.lerp(
-            parameters.gradients * gradient_scale, self._average, self.momentum
-        )
+        gradients = parameters.gradients.to(self._average.dtype) * gradient_scale
+        self._average.lerp_(gradients, 1 - self.momentum)
+        ahead = torch.lerp(gradients, self._average, self.momentum)
         # Adam's buffers hold all parameters: one kernel, and matrices are put back.
         self._adam.step(rate, gradient_scale)
         matrices = parameters.matrices(parameters.values)

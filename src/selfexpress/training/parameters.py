@@ -21,6 +21,8 @@ class FlatParameters:
     network : nn.Module
     compute_dtype : torch.dtype
         Type of the matrix products; parameters themselves keep theirs.
+    gradient_dtype : torch.dtype
+        Of ``gradients``; autograd wants that of the parameters.
     alignment : int
         Rows of matrices are padded with zeros to a multiple of it. Padding has no
         gradient and stays zero.
@@ -33,10 +35,16 @@ class FlatParameters:
     """
 
     def __init__(
-        self, network: nn.Module, compute_dtype: torch.dtype, *, alignment: int = 1
+        self,
+        network: nn.Module,
+        compute_dtype: torch.dtype,
+        *,
+        gradient_dtype: torch.dtype | None = None,
+        alignment: int = 1,
     ) -> None:
         self._alignment = alignment
-        self._parameters = list(network.parameters())
+        # Matrices first, so that the biases and the threshold lie in one piece.
+        self._parameters = sorted(network.parameters(), key=lambda p: p.ndim != 2)
         like = self._parameters[0]
         self._starts: dict[nn.Parameter, int] = {}
         size = 0
@@ -44,12 +52,13 @@ class FlatParameters:
             self._starts[parameter] = size
             size += self._round_up(_n_rows(parameter) * self._stride(parameter))
         self.values = torch.zeros(size, dtype=like.dtype, device=like.device)
-        self.gradients = torch.zeros_like(self.values)
+        self.gradients = torch.zeros_like(self.values, dtype=gradient_dtype)
         self.working = self.values
         for parameter in self._parameters:
             self._view(self.values, parameter).copy_(parameter.detach())
             parameter.data = self._view(self.values, parameter)
-            parameter.grad = self._view(self.gradients, parameter)
+            if gradient_dtype in (None, parameter.dtype):
+                parameter.grad = self._view(self.gradients, parameter)
         if compute_dtype != like.dtype:
             self.working = self.values.to(compute_dtype)
 
@@ -59,6 +68,17 @@ class FlatParameters:
         shape = (_n_rows(parameter), self._stride(parameter))
         part = buffer[start : start + shape[0] * shape[1]]
         return part.view(shape) if parameter.ndim == 2 else part
+
+    def vectors(self, buffer: Tensor) -> Tensor:
+        """Return the part of a buffer that holds all biases and scalars."""
+        first = next(p for p in self._parameters if p.ndim != 2)
+        return buffer[self._starts[first] :]
+
+    def place_in_vectors(self, parameter: nn.Parameter) -> slice:
+        """Return where a bias or scalar lies in :meth:`vectors`."""
+        first = next(p for p in self._parameters if p.ndim != 2)
+        start = self._starts[parameter] - self._starts[first]
+        return slice(start, start + parameter.numel())
 
     def matrices(self, buffer: Tensor) -> list[Tensor]:
         """Return the parts of a buffer that belong to matrices, without padding."""

@@ -67,23 +67,19 @@ class PlainStep:
         self.history = history
         self.device = network.threshold.device
         self.sampler = PermutationSampler(len(source), config.batch_size, seed=seed)
-        is_fused = config.engine == "fused"
-        self.parameters = (
-            FlatParameters(
-                network, _compute_dtype(config, network), alignment=ALIGNMENT
-            )
-            if is_fused
-            else FlatParameters(network, network.threshold.dtype)
-        )
+        self.parameters = _flat_parameters(network, config)
         self.optimizer = OPTIMIZERS[config.optimizer](self.parameters)
         self.source = source
         self._fused: FusedGradient | None = None
-        if is_fused:
+        if config.engine == "fused":
             self._fused = FusedGradient(network, self.parameters, config)
-            self.source = self._fused.prepare(
-                source,
-                in_memory=config.algorithm == "naive" or _fits(source, self.device),
-            )
+            in_memory = config.algorithm == "naive" or _fits(source, self.device)
+            self.source = self._fused.prepare(source, in_memory=in_memory)
+
+    @property
+    def is_replayable(self) -> bool:
+        """Whether a step can be recorded as a CUDA graph."""
+        return self._fused is not None and self._fused.is_replayable
 
     def __call__(self, step: int) -> None:
         """Take one step."""
@@ -94,7 +90,6 @@ class PlainStep:
     def update(self, index: Tensor, rate: Tensor) -> Tensor:
         """Change the network by the rows at ``index``; return the step's record."""
         batch = RowBlock(self.source.take(index), index)
-        self.parameters.gradients.zero_()
         objective = self._gradient(batch)
         scale = _clipping_scale(self.parameters.gradients, self.config.clip_norm)
         self.optimizer.step(rate, scale)
@@ -114,6 +109,7 @@ class PlainStep:
                 batch, self.source
             )
             return objective
+        self.parameters.gradients.zero_()
         gradient_step = GRADIENT_STEPS[self.config.algorithm]
         with autocast(self.config, self.device):
             return gradient_step(self.network, batch, self.source, self.config)
@@ -142,15 +138,28 @@ def _fits(source: RowSource, device: torch.device) -> bool:
     return 4 * len(source) * source.n_features < free_bytes(device) / 8
 
 
-def _compute_dtype(config: TrainConfig, network: SelfExpressiveNetwork) -> torch.dtype:
+def _flat_parameters(
+    network: SelfExpressiveNetwork, config: TrainConfig
+) -> FlatParameters:
+    if config.engine != "fused":
+        return FlatParameters(network, network.threshold.dtype)
+    dtype = network.threshold.dtype
     if config.precision == "bfloat16":
-        return torch.bfloat16
-    return network.threshold.dtype
+        dtype = torch.bfloat16
+    # Gradients that are added up block by block need more digits than they have.
+    is_sum = config.algorithm == "two_pass"
+    return FlatParameters(
+        network,
+        dtype,
+        gradient_dtype=network.threshold.dtype if is_sum else dtype,
+        alignment=ALIGNMENT,
+    )
 
 
 def _clipping_scale(gradients: Tensor, clip_norm: float) -> Tensor:
     """Return the factor that bounds the gradient's norm, at most 1."""
-    norm = gradients.norm()
+    dtype = torch.promote_types(gradients.dtype, torch.float32)
+    norm = torch.linalg.vector_norm(gradients, dtype=dtype)
     return torch.clamp(clip_norm / (norm + 1e-6), max=1)
 
 

@@ -23,7 +23,7 @@ def problem(seed):
 # One row at a time, a ragged last batch, all rows at once.
 @pytest.mark.parametrize("batch_entries", [30, 210, 10**6])
 def test_all_entries_but_the_diagonal_are_kept(problem, batch_entries, monkeypatch):
-    monkeypatch.setattr(module, "_BATCH_ENTRIES", batch_entries)
+    monkeypatch.setitem(module._BATCH_ENTRIES, "cpu", batch_entries)
     network, source, dense = problem
     keys = embed_keys(network, source, block_size=7)
     actual = sparse_coefficients(network, source, keys, n_nonzero=30, exclude_self=True)

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from scipy import sparse
 
-from selfexpress.affinity.graph import build_affinity, normalize_rows
+from selfexpress.affinity import nearest_rows as module
+from selfexpress.affinity.graph import build_affinity
 from selfexpress.affinity.nearest_rows import by_dense_blocks, nearest_rows
+from selfexpress.affinity.sparse_rows import SparseRows, normalize_rows
 from selfexpress.errors import DegenerateWarning
 
 
@@ -18,9 +19,7 @@ def random_rows(seed, shape=(60, 40), density=0.2):
 
 
 def search_both_ways(queries, references, **settings):
-    dense = by_dense_blocks(
-        queries, references, device="cpu", dtype=torch.float32, **settings
-    )
+    dense = by_dense_blocks(queries, references, device="cpu", **settings)
     return [nearest_rows(queries, references, **settings), dense]
 
 
@@ -33,6 +32,27 @@ def test_nearest_rows_equal_a_full_search(seed):
     for found in search_both_ways(queries, references, **settings):
         np.testing.assert_allclose(found.similarity, np.maximum(best, 0), atol=1e-6)
         assert (found.index == np.where(best > 0, order, -1)).all()
+
+
+def test_sketched_rows_find_the_same_neighbours(seed, monkeypatch):
+    """Candidates come from sketches of a fifth of the columns; rows decide."""
+    monkeypatch.setattr(module, "_SKETCH_COLUMNS", 200)
+    rng = np.random.default_rng(seed)
+    centers = random_rows(seed, (30, 1000), density=0.05)
+    noise = sparse.random_array((300, 1000), density=0.005, rng=rng, format="csr")
+    rows = normalize_rows(centers[np.arange(300) % 30] + 0.1 * noise)
+    exact, sketched = search_both_ways(rows, rows, n_neighbors=3, exclude_self=True)
+    assert (exact.index == sketched.index).mean() > 0.99
+    np.testing.assert_allclose(exact.similarity, sketched.similarity, atol=1e-3)
+
+
+def test_sparse_rows_keep_a_matrix(seed):
+    matrix = random_rows(seed)
+    rows = SparseRows.from_csr(matrix, "cpu")
+    np.testing.assert_array_equal(rows.dense().numpy(), matrix.toarray())
+    np.testing.assert_array_equal(rows.to_csr().toarray(), matrix.toarray())
+    scaled = SparseRows.from_csr(matrix * 7, "cpu").normalized().to_csr()
+    np.testing.assert_allclose(scaled.toarray(), matrix.toarray(), atol=1e-6)
 
 
 def test_nearest_rows_are_nearest_in_euclidean_distance(seed):

@@ -1,0 +1,109 @@
+"""From an affinity to an embedding and labels.
+
+Shapes: N samples, E eigenvectors.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+from sklearn.cluster import KMeans
+
+from selfexpress.errors import DegenerateWarning
+from selfexpress.spectral.eigenvectors import laplacian_eigenvectors
+from selfexpress.spectral.k_means import k_means
+
+
+@dataclass(frozen=True)
+class SpectralClusters:
+    """Labels of an affinity's nodes and what they were found in.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (N,), int64
+    embedding : ndarray of shape (N, E)
+        Eigenvectors of the normalised Laplacian, rows scaled to unit length.
+    eigenvalues : ndarray of shape (E,)
+        Eigenvalues of the normalised Laplacian, ascending.
+    n_components : int
+        Connected components of the graph.
+    """
+
+    labels: NDArray[np.int64]
+    embedding: NDArray[np.float64]
+    eigenvalues: NDArray[np.float64]
+    n_components: int
+
+
+def spectral_clusters(
+    affinity: sparse.csr_array,
+    n_clusters: int,
+    *,
+    n_eigenvectors: int | None = None,
+    n_init: int = 20,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+) -> SpectralClusters:
+    """Cluster the nodes of a graph by normalised spectral clustering.
+
+    Parameters
+    ----------
+    affinity : csr_array of shape (N, N)
+        Symmetric and non-negative.
+    n_clusters : int
+    n_eigenvectors : int, optional
+        Dimension of the embedding; ``n_clusters`` unless given.
+    n_init : int
+        Restarts of k-means; the best one is kept.
+    seed : int
+    device : torch.device or str
+        Where eigenvectors and k-means are computed.
+
+    Returns
+    -------
+    SpectralClusters
+
+    Warns
+    -----
+    DegenerateWarning
+        If the graph has more connected components than ``n_clusters``.
+    """
+    n_components = int(connected_components(affinity, directed=False)[0])
+    if n_components > n_clusters:
+        warnings.warn(
+            f"The affinity graph should have at most n_clusters={n_clusters} connected "
+            f"components, but has {n_components}, so that some clusters are joined "
+            "arbitrarily; raise n_neighbors or n_nonzero, or lower l1_ratio.",
+            DegenerateWarning,
+            stacklevel=3,
+        )
+    n_wanted = min(n_eigenvectors or n_clusters, affinity.shape[0])
+    eigenvalues, vectors = laplacian_eigenvectors(
+        affinity, n_wanted, seed=seed, device=device
+    )
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    embedding = vectors / np.where(norms > 0, norms, 1)
+    labels = _k_means(embedding, n_clusters, n_init=n_init, seed=seed, device=device)
+    return SpectralClusters(labels, embedding, eigenvalues, n_components)
+
+
+def _k_means(
+    embedding: NDArray[np.float64],
+    n_clusters: int,
+    *,
+    n_init: int,
+    seed: int,
+    device: torch.device | str,
+) -> NDArray[np.int64]:
+    if torch.device(device).type == "cpu":
+        found = KMeans(n_clusters, n_init=n_init, random_state=seed).fit(embedding)
+        labels: NDArray[np.int64] = found.labels_.astype(np.int64)
+        return labels
+    points = torch.from_numpy(embedding).to(device, torch.float32)
+    return k_means(points, n_clusters, n_init=n_init, seed=seed).cpu().numpy()

@@ -1,0 +1,102 @@
+"""Eigenvectors of a graph's normalised Laplacian.
+
+Shapes: N nodes, E eigenvectors.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import eigsh
+
+from selfexpress.spectral.block_lanczos import block_lanczos
+
+# Up to here a dense eigen-decomposition is faster than an iterative one.
+_DENSE_SIZE = 800
+
+# Relative; k-means sees no difference below it, and the last digits cost most.
+_EIGENVALUE_TOLERANCE = 1e-7
+
+
+def laplacian_eigenvectors(
+    affinity: sparse.csr_array,
+    n_eigenvectors: int,
+    *,
+    seed: int,
+    device: torch.device | str = "cpu",
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the smallest eigenvalues of the normalised Laplacian and their vectors.
+
+    The Laplacian is ``I - D^{-1/2} A D^{-1/2}``; an isolated node counts as one with
+    eigenvalue 1. Signs are fixed so that the entry of largest size is positive.
+
+    Connected components are solved one by one. Together they would have eigenvalue 0
+    as often as there are components, and an iterative solver misses copies.
+    """
+    adjacency = normalized_adjacency(affinity)
+    component = connected_components(affinity, directed=False)[1]
+    sizes = np.bincount(component)
+    largest_first = np.argsort(-sizes, kind="stable")
+    # Each component of several nodes has one vector of eigenvalue 0, and any of them
+    # could hold all the others; isolated nodes, of eigenvalue 1, only fill up.
+    n_each = 1 + max(0, n_eigenvectors - int((sizes > 1).sum()))
+
+    eigenvalues, eigenvectors = [], []
+    for chosen in largest_first[:n_eigenvectors]:
+        members = np.flatnonzero(component == chosen)
+        is_all = len(members) == len(component)
+        part = adjacency if is_all else adjacency[members][:, members]
+        values, vectors = _leading_eigenvectors(
+            part, min(n_each, len(members)), seed=seed, device=torch.device(device)
+        )
+        padded = np.zeros((affinity.shape[0], len(values)))
+        padded[members] = vectors
+        eigenvalues.append(1 - values)
+        eigenvectors.append(padded)
+    values, vectors = np.concatenate(eigenvalues), np.hstack(eigenvectors)
+    order = np.argsort(values, kind="stable")[:n_eigenvectors]
+    return values[order], _fix_signs(vectors[:, order])
+
+
+def normalized_adjacency(affinity: sparse.csr_array) -> sparse.csr_array:
+    """Return ``D^{-1/2} A D^{-1/2}`` in float64; isolated nodes keep their zeros."""
+    degree = np.asarray(affinity.sum(axis=1), dtype=np.float64).ravel()
+    scale = 1 / np.sqrt(np.where(degree > 0, degree, 1))
+    data = affinity.data * np.repeat(scale, np.diff(affinity.indptr))
+    data *= scale[affinity.indices]
+    return sparse.csr_array(
+        (data, affinity.indices, affinity.indptr), shape=affinity.shape
+    )
+
+
+def _leading_eigenvectors(
+    matrix: sparse.csr_array, n_wanted: int, *, seed: int, device: torch.device
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the largest eigenvalues of a symmetric matrix and their vectors."""
+    n_nodes = matrix.shape[0]
+    if n_nodes <= max(_DENSE_SIZE, 3 * n_wanted):
+        values, vectors = np.linalg.eigh(matrix.toarray())
+        return values[-n_wanted:], vectors[:, -n_wanted:]
+    if device.type != "cpu":
+        return block_lanczos(
+            matrix, n_wanted, seed=seed, tolerance=_EIGENVALUE_TOLERANCE, device=device
+        )
+    values, vectors = eigsh(
+        matrix,
+        k=n_wanted,
+        which="LA",
+        v0=np.random.default_rng(seed).uniform(-1, 1, n_nodes),
+        ncv=min(n_nodes, 4 * n_wanted + 20),
+        tol=_EIGENVALUE_TOLERANCE,
+    )
+    return values, vectors
+
+
+def _fix_signs(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    largest = np.abs(vectors).argmax(axis=0)
+    signs = np.sign(vectors[largest, np.arange(vectors.shape[1])])
+    fixed: NDArray[np.float64] = vectors * signs
+    return fixed

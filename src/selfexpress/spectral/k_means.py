@@ -1,0 +1,105 @@
+"""k-means with all restarts in one batch, for a GPU.
+
+Shapes: N points, E dimensions, R restarts, k clusters.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+_MAX_ITERATIONS = 300
+# Mean squared move of the centres, relative to the variance of the points.
+_TOLERANCE = 1e-4
+# Iterations between looks at the moves, each of which waits for the device.
+_CHECK_EVERY = 5
+# Distances at a time: 2^28 float32 numbers are 1 GiB.
+_BATCH_ENTRIES = 2**28
+
+
+def k_means(points: Tensor, n_clusters: int, *, n_init: int, seed: int) -> Tensor:
+    """Return the labels of the best of ``n_init`` restarts, int64 of shape (N,).
+
+    Starts by greedy k-means++, then Lloyd's iterations. The same seed gives the same
+    labels on the same device.
+    """
+    generator = torch.Generator(device=points.device).manual_seed(seed)
+    n_together = max(1, _BATCH_ENTRIES // (len(points) * n_clusters))
+    best_inertia, best_labels = math.inf, None
+    for first in range(0, n_init, n_together):
+        n_restarts = min(n_together, n_init - first)
+        centers = _starting_centers(points, n_clusters, n_restarts, generator)
+        labels, inertia = _lloyd(points, centers)
+        chosen = int(inertia.argmin())
+        if best_labels is None or float(inertia[chosen]) < best_inertia:
+            best_inertia, best_labels = float(inertia[chosen]), labels[:, chosen]
+    assert best_labels is not None
+    return best_labels
+
+
+def _starting_centers(
+    points: Tensor, n_clusters: int, n_restarts: int, generator: torch.Generator
+) -> Tensor:
+    """Draw centres far from one another, the best of a few trials each, (R, k, E)."""
+    n_trials = 2 + int(math.log(n_clusters))
+    first = torch.randint(
+        len(points), (n_restarts,), generator=generator, device=points.device
+    )
+    centers = [points[first]]
+    nearest = _squared_distances(points, centers[0])  # (N, R)
+    for _ in range(1, n_clusters):
+        totals = nearest.cumsum(dim=0, dtype=torch.float64)
+        draws = torch.rand(
+            n_trials,
+            n_restarts,
+            generator=generator,
+            device=points.device,
+            dtype=torch.float64,
+        )
+        found = torch.searchsorted(
+            totals.T.contiguous(), (draws * totals[-1]).T.contiguous()
+        )  # (R, trials)
+        found = found.clamp_max(len(points) - 1)
+        trials = points[found.flatten()]
+        distances = _squared_distances(points, trials).view(-1, n_restarts, n_trials)
+        distances = torch.minimum(distances, nearest[:, :, None])
+        best = distances.sum(dim=0).argmin(dim=1)  # (R,)
+        every = torch.arange(n_restarts, device=points.device)
+        centers.append(points[found[every, best]])
+        nearest = distances[:, every, best]
+    return torch.stack(centers, dim=1)
+
+
+def _lloyd(points: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:
+    """Return labels, (N, R), and the sum of squared distances by restart, (R,)."""
+    n_restarts, n_clusters, n_dimensions = centers.shape
+    tolerance = _TOLERANCE * float(points.var(dim=0).mean())
+    for iteration in range(_MAX_ITERATIONS):
+        labels, _ = _assign(points, centers)
+        # One-hot products add in a fixed order, unlike atomic additions.
+        members = torch.nn.functional.one_hot(labels, n_clusters).to(points.dtype)
+        members = members.view(len(points), -1)  # (N, R k)
+        counts = members.sum(dim=0).view(n_restarts, n_clusters, 1)
+        sums = (members.T @ points).view(n_restarts, n_clusters, n_dimensions)
+        moved = torch.where(counts > 0, sums / counts.clamp_min(1), centers)
+        moves = (moved - centers).square().sum(dim=(1, 2))
+        centers = moved
+        if iteration % _CHECK_EVERY == 0 and bool((moves <= tolerance).all()):
+            break
+    labels, distances = _assign(points, centers)
+    return labels, distances.sum(dim=0)
+
+
+def _assign(points: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the nearest centre of each restart and its squared distance, (N, R)."""
+    distances = _squared_distances(points, centers.flatten(0, 1))
+    smallest, labels = distances.view(len(points), *centers.shape[:2]).min(dim=2)
+    return labels, smallest
+
+
+def _squared_distances(points: Tensor, centers: Tensor) -> Tensor:
+    """Return squared distances of all points to all centres."""
+    squares = points.square().sum(dim=1, keepdim=True) + centers.square().sum(dim=1)
+    return torch.addmm(squares, points, centers.T, alpha=-2).clamp_min_(0)
