@@ -1,4 +1,4 @@
-"""Rows named on the command line: a file, or a data set by its name."""
+"""Rows named on the command line: a file, a folder, or a data set by its name."""
 
 from __future__ import annotations
 
@@ -10,18 +10,29 @@ from numpy.typing import NDArray
 
 from selfexpress.data.datasets import Dataset, available, load
 from selfexpress.data.files import FORMATS, read_array
+from selfexpress.data.opening import open_rows
+from selfexpress.data.sources import RowSource
 from selfexpress.errors import DataError
 
+# Files up to here are simply read.
+_SMALL_BYTES = 256 * 2**20
 
-def read_rows(data: str, *, name: str | None = None) -> NDArray[Any]:
-    """Return the rows of a file or data set, (N, D); images are flattened.
 
-    A ``.npy`` file stays on disk and is read as it is needed.
+def read_rows(data: str, *, name: str | None = None) -> NDArray[Any] | RowSource:
+    """Return the rows of a file, folder or data set, (N, D); images are flattened.
+
+    A large ``.npy``, ``.parquet`` or ``.safetensors`` file and a folder of shards stay
+    on disk and are read as they are needed.
     """
-    if Path(data).suffix.lower() in FORMATS:
-        array = read_array(data, name=name, mmap=True)
-        return array if array.ndim == 2 else array.reshape(len(array), -1)
-    return read_dataset(data).rows.astype(np.float32)
+    path = Path(data)
+    if path.is_dir():
+        return open_rows(path, name=name)
+    if path.suffix.lower() not in FORMATS:
+        return read_dataset(data).rows.astype(np.float32)
+    if path.is_file() and path.stat().st_size > _SMALL_BYTES:
+        return open_rows(path, name=name)
+    array = read_array(path, name=name)
+    return array if array.ndim == 2 else array.reshape(len(array), -1)
 
 
 def read_dataset(name: str) -> Dataset:
@@ -29,8 +40,8 @@ def read_dataset(name: str) -> Dataset:
     known = [spec.name for spec in available()]
     if name.partition("/")[0] not in known:
         raise DataError(
-            f"DATA must be a file ending in {', '.join(FORMATS)}, or one of "
-            f"{', '.join(known)}, got {name!r}. Check the spelling."
+            f"DATA must be a file ending in {', '.join(FORMATS)}, a folder of such "
+            f"files, or one of {', '.join(known)}, got {name!r}. Check the spelling."
         )
     dataset = load(name)
     if not isinstance(dataset, Dataset):

@@ -16,6 +16,9 @@ from selfexpress.data.files import (
     write_csr,
     write_labels,
 )
+from selfexpress.data.opening import open_rows
+from selfexpress.data.prefetch import Prefetched
+from selfexpress.data.shards import Shards
 from selfexpress.data.sources import (
     ArraySource,
     MappedSource,
@@ -29,9 +32,11 @@ __all__ = [
     "ArraySource",
     "Dataset",
     "MappedSource",
+    "Prefetched",
     "RowBlock",
     "RowSource",
     "SequenceDataset",
+    "Shards",
     "Subspaces",
     "UnitRows",
     "available",
@@ -39,6 +44,7 @@ __all__ = [
     "load",
     "locate",
     "make_subspaces",
+    "open_rows",
     "read_array",
     "read_csr",
     "read_labels",

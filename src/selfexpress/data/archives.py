@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selfexpress.data.verified import BoundedReader, Readable
-from selfexpress.errors import DataError, SelfExpressError
+from selfexpress.errors import DataError, SelfExpressError, one_line
 
 # What the standard library raises on damaged archives; RuntimeError stands for
 # encrypted members, unknown compression and endless nesting.
@@ -35,6 +35,7 @@ DAMAGE = (
     EOFError,
     OSError,
     ValueError,
+    TypeError,
     LookupError,
     OverflowError,
     RuntimeError,
@@ -61,8 +62,8 @@ def refusing_damage(source: str) -> Iterator[None]:
         raise
     except DAMAGE as error:
         raise DataError(
-            f"{source} must be a whole archive, but reading it failed: {error}. "
-            "Delete it and fetch the data set again."
+            f"{source} must be a whole archive, but reading it failed: "
+            f"{one_line(error)}. Delete it and fetch the data set again."
         ) from error
 
 
@@ -206,8 +207,8 @@ def _check_member_name(name: str, *, source: str) -> None:
 
 def _unsafe_member(name: str, what: str, *, source: str) -> DataError:
     return DataError(
-        f"{source} must hold plain files only, but member {name!r} is {what}. Do not "
-        "unpack it; fetch the published file."
+        f"{source} must hold plain files only, but member {one_line(repr(name))} is "
+        f"{what}. Do not unpack it; fetch the published file."
     )
 
 

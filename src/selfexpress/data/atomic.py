@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from selfexpress.errors import DataError
+from selfexpress.errors import DataError, one_line
 
 
 @contextmanager
@@ -35,11 +35,24 @@ def replacing(path: Path) -> Iterator[Path]:
         with target.open("rb+") as stream:
             os.fsync(stream.fileno())
         target.replace(path)
+        _sync_folder(path.parent)
     except (OSError, OverflowError) as error:
-        reason = " ".join(str(error).split())
+        reason = one_line(error)
         raise DataError(
             f"{path} must be writable, but is not ({reason}). Check the disk and the "
             "permissions, or choose another place."
         ) from error
     finally:
         target.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name itself survive a power cut, where folders can be synced."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:  # Windows opens no folders
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

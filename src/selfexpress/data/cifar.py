@@ -24,7 +24,7 @@ from selfexpress.data.verified import (
     require_checksum,
     stream_checksum,
 )
-from selfexpress.errors import DataError
+from selfexpress.errors import DataError, one_line
 
 RECORD_BYTES = 3073
 TILE_SIDE = 32
@@ -160,8 +160,9 @@ def _decode_mosaic(path: Path, batch: StoredFile, *, side: int) -> NDArray[np.ui
     except (OSError, EOFError, ValueError, SyntaxError) as error:
         raise DataError(
             f"{path} must be the mosaic of {batch.path} with checksum "
-            f"{batch.checksum}, but cannot be decoded: {error}. The file itself has "
-            f"the checksum {content_checksum(content, batch.checksum)}; replace it."
+            f"{batch.checksum}, but cannot be decoded: {one_line(error)}. The file "
+            f"itself has the checksum {content_checksum(content, batch.checksum)}; "
+            "replace it."
         ) from error
 
 

@@ -73,7 +73,7 @@ def read_array(
     """
     path = Path(path)
     form = _format_of(path)
-    with _reading(path):
+    with reading(path):
         is_mapped = mmap and form is NPY
         array = map_npy(path) if is_mapped else form.read_rows(path, name)
         _check_rows(array, str(path))
@@ -127,7 +127,7 @@ def read_labels(path: str | os.PathLike[str], *, name: str | None = None) -> Arr
     """
     path = Path(path)
     form = _format_of(path)
-    with _reading(path):
+    with reading(path):
         return _as_labels(form.read_labels(path, name), str(path))
 
 
@@ -171,7 +171,7 @@ def read_csr(path: str | os.PathLike[str]) -> sparse.csr_array:
         The file cannot be read, or its parts do not make a sparse matrix.
     """
     path = Path(path)
-    with _reading(path), open_npz(path) as container:
+    with reading(path), open_npz(path) as container:
         needed = ("format", "shape", "data", "indices", "indptr")
         if not set(needed) <= set(container.entries):
             raise DataError(
@@ -219,7 +219,7 @@ def _format_of(path: Path) -> Format:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def reading(path: Path) -> Iterator[None]:
     """Turn whatever goes wrong while a file is read into one clear line."""
     if not path.is_file():
         given = "is not a regular file" if path.exists() else "does not exist"

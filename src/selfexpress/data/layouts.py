@@ -26,6 +26,8 @@ from selfexpress.data.cifar import (
     read_cifar_batches,
     read_cifar_mosaics,
 )
+from selfexpress.data.formats.arrays import check_kind
+from selfexpress.data.formats.matlab_files import open_mat
 from selfexpress.data.idx import parse_idx, read_idx_selected
 from selfexpress.data.parts import Part, check_range, checked_part, files_of_part
 from selfexpress.data.specification import DatasetSpec, Layout
@@ -78,14 +80,13 @@ def read_mat(
     parts: tuple[str, ...],  # noqa: ARG001
 ) -> list[Part]:
     """Read ``fea`` and ``gnd`` of a MATLAB file of images stored column by column."""
-    from scipy.io import loadmat
-
     (file,) = layout.files
     path = folder / file.path
-    content = read_verified(path, size=file.size, checksum=file.checksum)
-    with refusing_damage(str(path)):
-        variables = loadmat(io.BytesIO(content), variable_names=["fea", "gnd"])
-        rows, labels = variables["fea"], variables["gnd"].ravel()
+    read_verified(path, size=file.size, checksum=file.checksum)
+    with refusing_damage(str(path)), open_mat(path) as container:
+        for name in ("fea", "gnd"):
+            check_kind(container.entries[name], "biuf", path)
+        rows, labels = container.read("fea"), container.read("gnd").ravel()
         images = rows.reshape(-1, *spec.sample_shape[::-1]).transpose(0, 2, 1)
     return [checked_part(images, labels, spec, part="full", source=str(path))]
 
@@ -133,7 +134,8 @@ def read_letters_text(
         source=f"The {content.path} of {path}",
         problem=problem,
     )
-    images = images.reshape(-1, *spec.sample_shape)
+    with refusing_damage(str(path)):
+        images = images.reshape(-1, *spec.sample_shape)
     return [checked_part(images, labels, spec, part="full", source=str(path))]
 
 

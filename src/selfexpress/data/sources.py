@@ -5,6 +5,7 @@ Shapes: N samples, D features, K rows of a block.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -95,10 +96,16 @@ class ArraySource:
 
     def blocks(self, block_size: int) -> Iterator[RowBlock]:
         """Yield all rows in order, ``block_size`` at a time; the last may be short."""
-        for start in range(0, len(self), block_size):
-            stop = min(start + block_size, len(self))
-            index = torch.arange(start, stop, device=self._device)
-            yield RowBlock(self._convert(self._array[start:stop]), index)
+        return self.blocks_between(0, len(self), block_size=block_size)
+
+    def blocks_between(
+        self, start: int, stop: int, *, block_size: int
+    ) -> Iterator[RowBlock]:
+        """Yield the rows from ``start`` up to ``stop``, as :meth:`blocks` does."""
+        for first in range(start, stop, block_size):
+            last = min(first + block_size, stop)
+            index = torch.arange(first, last, device=self._device)
+            yield RowBlock(self._convert(self._array[first:last]), index)
 
     def take(self, index: Tensor) -> Tensor:
         """Return the rows at the given positions, in that order."""
@@ -110,6 +117,7 @@ class ArraySource:
         if not isinstance(rows, Tensor):
             # A copy: torch refuses to share read-only memory without a warning.
             rows = torch.from_numpy(np.array(rows))
+            _forget(self._array)
         return rows.to(device=self._device, dtype=self._dtype)
 
 
@@ -148,13 +156,22 @@ class MappedSource:
 
     def blocks(self, block_size: int) -> Iterator[RowBlock]:
         """Yield all rows in order, ``block_size`` at a time; the last may be short."""
-        for block in self._source.blocks(block_size):
-            rows = self._function(block.rows)
-            yield RowBlock(rows, block.index.to(rows.device))
+        return map(self._mapped, self._source.blocks(block_size))
+
+    def blocks_between(
+        self, start: int, stop: int, *, block_size: int
+    ) -> Iterator[RowBlock]:
+        """Yield the rows from ``start`` up to ``stop``, as :meth:`blocks` does."""
+        found = blocks_between(self._source, start, stop, block_size=block_size)
+        return map(self._mapped, found)
 
     def take(self, index: Tensor) -> Tensor:
         """Return the rows at the given positions, in that order."""
         return self._function(self._source.take(index))
+
+    def _mapped(self, block: RowBlock) -> RowBlock:
+        rows = self._function(block.rows)
+        return RowBlock(rows, block.index.to(rows.device))
 
 
 class UnitRows(MappedSource):
@@ -179,6 +196,53 @@ class CheckedRows(MappedSource):
 
     def __init__(self, source: RowSource, *, device: torch.device) -> None:
         super().__init__(source, lambda rows: _finite(rows.to(device)))
+
+
+def blocks_between(
+    source: RowSource, start: int, stop: int, *, block_size: int
+) -> Iterator[RowBlock]:
+    """Yield the rows of a source from ``start`` up to ``stop``, in order.
+
+    A source with a method of this name reads nothing else; any other is asked for the
+    rows by position.
+
+    Parameters
+    ----------
+    source : RowSource
+    start, stop : int
+    block_size : int
+        Rows of a block; the last may be short.
+
+    Returns
+    -------
+    iterator of RowBlock
+        ``index`` counts from the first row of the source, not from ``start``.
+    """
+    if isinstance(source, _HasRanges):
+        return source.blocks_between(start, stop, block_size=block_size)
+    starts = range(start, stop, block_size)
+    spans = (torch.arange(n, min(n + block_size, stop)) for n in starts)
+    return (RowBlock(source.take(span), span) for span in spans)
+
+
+@runtime_checkable
+class _HasRanges(Protocol):
+    """A source that finds the rows of a range without reading those before it."""
+
+    def blocks_between(
+        self, start: int, stop: int, *, block_size: int
+    ) -> Iterator[RowBlock]: ...
+
+
+def _forget(array: Tensor | NDArray[np.generic]) -> None:
+    """Drop the pages of a mapped file that were read, or they pile up in memory.
+
+    Only where they cannot have been changed. The system still has them at hand.
+    """
+    if isinstance(array, np.memmap) and array.mode == "r":
+        mapping = getattr(array, "_mmap", None)
+        if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            mapping.madvise(mmap.MADV_DONTNEED)
 
 
 def _finite(rows: Tensor) -> Tensor:

@@ -22,7 +22,8 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import Tensor
 
-from selfexpress.data.sources import ArraySource, RowSource
+from selfexpress.data.prefetch import Prefetched
+from selfexpress.data.sources import ArraySource, MappedSource, RowSource
 from selfexpress.errors import ConfigError, DataError, DegenerateWarning
 
 Rows = Tensor | NDArray[np.floating]
@@ -146,6 +147,26 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if outputs is None:
             raise DataError("X must hold at least one row, got none. Check its source.")
         return outputs.numpy() if isinstance(rows, np.ndarray) else outputs
+
+    def stream(self, source: RowSource) -> RowSource:
+        """Return the components of a source's rows, computed whenever they are read.
+
+        Parameters
+        ----------
+        source : RowSource of shape (N, D)
+            May be larger than memory.
+
+        Returns
+        -------
+        RowSource of shape (N, M), float32
+        """
+        check_is_fitted(self)
+        self._check_n_features(source.n_features, reset=False)
+        return MappedSource(
+            source,
+            lambda rows: self._map(rows.double()).float(),
+            len(self.components_),
+        )
 
     def inverse_transform(self, X: ArrayLike | Tensor) -> Rows:
         """Map components back to features.
@@ -318,7 +339,7 @@ def _double_source(rows: Tensor | RowSource | NDArray[np.floating]) -> RowSource
         return ArraySource(rows, dtype=torch.float64, device=rows.device)
     if isinstance(rows, np.ndarray):
         return ArraySource(rows, dtype=torch.float64)
-    return rows
+    return Prefetched(rows)
 
 
 def _result_dtype(rows: Tensor | RowSource | NDArray[np.floating]) -> torch.dtype:

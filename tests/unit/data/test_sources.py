@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import mmap
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -52,6 +55,33 @@ def test_unit_rows_are_those_of_the_source_scaled():
     assert (len(source), source.n_features) == (3, 2)
     torch.testing.assert_close(next(source.blocks(9)).rows, expected)
     torch.testing.assert_close(source.take(torch.tensor([2, 0])), expected[[2, 0]])
+
+
+def resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * mmap.PAGESIZE
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")
+def test_a_mapped_file_does_not_pile_up_in_memory(tmp_path):
+    np.save(tmp_path / "rows.npy", np.ones((300_000, 64), dtype=np.float32))  # 77 MB
+    source = ArraySource(np.load(tmp_path / "rows.npy", mmap_mode="r"))
+    next(source.blocks(4096))
+    before = resident_bytes()
+    most = before
+    for block in source.blocks(4096):
+        assert (block.rows == 1).all()
+        most = max(most, resident_bytes())
+    assert most - before < 30e6
+
+
+def test_changes_to_a_mapped_array_survive_its_reading(tmp_path):
+    np.save(tmp_path / "rows.npy", np.zeros((4, 2)))
+    array = np.load(tmp_path / "rows.npy", mmap_mode="c")
+    array[1] = 5
+    source = ArraySource(array)
+    for _ in range(2):
+        assert source.take(torch.tensor([1])).tolist() == [[5, 5]]
 
 
 def test_a_plain_array_is_no_source():

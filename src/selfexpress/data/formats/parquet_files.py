@@ -17,7 +17,7 @@ from selfexpress.data.formats.arrays import (
     listing,
 )
 from selfexpress.data.formats.parquet_pages import claimed_bytes
-from selfexpress.errors import DataError
+from selfexpress.errors import DataError, one_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,41 +25,51 @@ if TYPE_CHECKING:
 
 # Where pandas keeps the row index: never a feature.
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
+_BUFFER_BYTES = 2**20
 
 
 def read_rows(path: Path, name: str | None) -> Array:
     """Return the only list column, else all columns, which must be numeric."""
-    with _open(path) as file:
-        schema = file.schema_arrow
-        names = _row_columns(schema, name, path)
-        kinds = [schema.field(key).type for key in names]
-        odd = [
-            key
-            for key, kind in zip(names, kinds, strict=True)
-            if not (_is_number(kind) or (len(names) == 1 and _is_list(kind)))
-        ]
-        if odd:
-            raise DataError(
-                f"{path} must hold columns of numbers, or one column of lists of "
-                f"numbers, but holds others: {listing(odd)}. Drop them, or name the "
-                "one to read."
-            )
-        table = _read_columns(file, names, path)
-    if _is_list(kinds[0]):
+    with open_parquet(path) as file:
+        names = row_columns(file.schema_arrow, name, path)
+        return table_rows(_read_columns(file, names, path), path)
+
+
+def row_columns(schema: pa.Schema, name: str | None, path: Path) -> list[str]:
+    """Return the names of the columns that hold the rows."""
+    names = _chosen_columns(schema, name, path)
+    kinds = [schema.field(key).type for key in names]
+    odd = [
+        key
+        for key, kind in zip(names, kinds, strict=True)
+        if not (_is_number(kind) or (len(names) == 1 and _is_list(kind)))
+    ]
+    if odd:
+        raise DataError(
+            f"{path} must hold columns of numbers, or one column of lists of "
+            f"numbers, but holds others: {listing(odd)}. Drop them, or name the "
+            "one to read."
+        )
+    return names
+
+
+def table_rows(table: pa.Table, path: Path) -> Array:
+    """Return the rows of a table whose columns :func:`row_columns` chose."""
+    if _is_list(table.schema.field(0).type):
         return _list_rows(table.column(0), path)
     return np.column_stack([_values(column, path) for column in table.columns])
 
 
 def read_labels(path: Path, name: str | None) -> Array:
     """Return the only column, or the named or usual one: numbers or text."""
-    with _open(path) as file:
+    with open_parquet(path) as file:
         schema = file.schema_arrow
         chosen = _label_column(schema, name, path)
         kind = schema.field(chosen).type
         if _is_number(kind):
             return _values(_read_columns(file, [chosen], path).column(0), path)
     # As a dictionary, a long text that is repeated takes room once.
-    with _open(path, dictionaries=[chosen]) as file:
+    with open_parquet(path, dictionaries=[chosen]) as file:
         column = _read_columns(file, [chosen], path).column(0)
         return _dictionary_values(column, path)
 
@@ -94,21 +104,30 @@ def _write(path: Path, table: pa.Table) -> None:
     pq.write_table(table, path, write_page_checksum=True)
 
 
-def _open(path: Path, *, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
+def open_parquet(path: Path, *, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
+    """Open a file without reading more than its footer."""
     import pyarrow.parquet as pq
 
     # No list in the footer can have more members than the file has bytes.
-    file_size = path.stat().st_size
+    try:
+        file_size = path.stat().st_size
+    except OSError as error:
+        raise DataError(
+            f"{path} must be there while its rows are used, but cannot be opened "
+            f"({one_line(error)}). Put it back."
+        ) from error
     return pq.ParquetFile(
         path,
         read_dictionary=list(dictionaries),
         thrift_string_size_limit=max(1, file_size),
         thrift_container_size_limit=max(1, min(file_size, 1_000_000)),
         page_checksum_verification=True,
+        # Pages one by one: a row group may be larger than memory.
+        buffer_size=_BUFFER_BYTES,
     )
 
 
-def _row_columns(schema: pa.Schema, name: str | None, path: Path) -> list[str]:
+def _chosen_columns(schema: pa.Schema, name: str | None, path: Path) -> list[str]:
     if name is not None:
         return [_named(schema, name, path)]
     lists = [field.name for field in schema if _is_list(field.type)]
@@ -153,13 +172,18 @@ def _read_columns(file: pq.ParquetFile, names: list[str], path: Path) -> pa.Tabl
     """Read some columns after their size was found sensible."""
     check_unpacked_size(claimed_bytes(path, names), path)
     table = file.read(columns=names)
+    check_table(table, names, path)
+    return table
+
+
+def check_table(table: pa.Table, names: list[str], path: Path) -> None:
+    """Refuse a table with damaged columns, or with others than were asked for."""
     table.validate(full=True)
     if table.column_names != names:
         raise DataError(
             f"{path} must name its columns alike in all its parts, but does not. "
             "The file is damaged: write or fetch it again."
         )
-    return table
 
 
 def _is_number(kind: pa.DataType) -> bool:

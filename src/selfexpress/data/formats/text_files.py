@@ -15,7 +15,7 @@ from selfexpress.data.formats.arrays import (
     check_unpacked_size,
     listing,
 )
-from selfexpress.errors import DataError
+from selfexpress.errors import DataError, one_line
 
 
 def read_rows(path: Path, name: str | None) -> Array:
@@ -36,7 +36,7 @@ def read_rows(path: Path, name: str | None) -> Array:
             )
     except ValueError as error:
         _explain(path, has_header=header is not None)
-        raise DataError(f"{path} must hold numbers only: {error}.") from error
+        raise DataError(f"{path} must hold numbers only: {one_line(error)}.") from error
     return rows
 
 

@@ -1,0 +1,179 @@
+"""Several sources as one, and the part of a source that one process owns.
+
+Shapes: N samples, D features, K rows of a block.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from selfexpress.data.sources import RowBlock, RowSource, blocks_between
+from selfexpress.errors import DataError
+
+
+class Shards:
+    """The rows of several sources, one source after the other.
+
+    Parameters
+    ----------
+    sources : sequence of RowSource
+        At least one; all with the same number of features.
+
+    Raises
+    ------
+    DataError
+        If there is no source, or they differ in width.
+    """
+
+    def __init__(self, sources: Sequence[RowSource]) -> None:
+        widths = [source.n_features for source in sources]
+        if len(set(widths)) != 1:
+            found = f"{min(widths)} to {max(widths)} features" if widths else "none"
+            raise DataError(
+                "Shards must exist and have equally many features, but there are "
+                f"{found}. Check the files."
+            )
+        self._sources = list(sources)
+        self._starts = [0, *accumulate(len(source) for source in sources)]
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return self._sources[0].n_features
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return self._starts[-1]
+
+    def blocks(self, block_size: int) -> Iterator[RowBlock]:
+        """Yield all rows in order, ``block_size`` at a time; the last may be short."""
+        return self.blocks_between(0, len(self), block_size=block_size)
+
+    def blocks_between(
+        self, start: int, stop: int, *, block_size: int
+    ) -> Iterator[RowBlock]:
+        """Yield the rows from ``start`` up to ``stop``, as :meth:`blocks` does.
+
+        Shards without a row among them are not opened.
+        """
+        pieces = self._pieces(start, stop, block_size)
+        return regroup(pieces, start=start, block_size=block_size)
+
+    def take(self, index: Tensor) -> Tensor:
+        """Return the rows at the given positions, in that order."""
+        wanted = index.cpu()
+        starts = torch.tensor(self._starts)
+        shard = torch.searchsorted(starts, wanted, right=True) - 1
+        taken: Tensor | None = None
+        for number in shard.unique().tolist():
+            is_here = shard == number
+            rows = self._sources[number].take(wanted[is_here] - starts[number])
+            if taken is None:
+                taken = rows.new_empty(len(wanted), self.n_features)
+            taken[is_here.to(rows.device)] = rows.to(taken.dtype)
+        return torch.empty(0, self.n_features) if taken is None else taken
+
+    def _pieces(self, start: int, stop: int, block_size: int) -> Iterator[Tensor]:
+        number = max(0, bisect_right(self._starts, start) - 1)
+        for source, offset in zip(
+            self._sources[number:], self._starts[number:], strict=False
+        ):
+            if offset >= stop:
+                return
+            first, last = max(start - offset, 0), min(stop - offset, len(source))
+            blocks = blocks_between(source, first, last, block_size=block_size)
+            yield from (block.rows for block in blocks)
+
+
+class OwnRows:
+    """The rows of a source that this process owns, as part of the whole.
+
+    The length is that of the whole source and positions are those in it, but blocks
+    hold the own rows only: what is summed over blocks is summed up over processes
+    afterwards.
+
+    Parameters
+    ----------
+    source : RowSource
+    start, stop : int
+        The rows from ``start`` up to ``stop`` are our own.
+    combine : callable
+        Adds up a tensor over all processes. They call :meth:`take` together, and each
+        fills in the rows that it owns.
+    """
+
+    def __init__(
+        self,
+        source: RowSource,
+        start: int,
+        stop: int,
+        *,
+        combine: Callable[[Tensor], Tensor],
+    ) -> None:
+        self._source = source
+        self._start = start
+        self._stop = stop
+        self._combine = combine
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return self._source.n_features
+
+    def __len__(self) -> int:
+        """Number of rows of all processes."""
+        return len(self._source)
+
+    def blocks(self, block_size: int) -> Iterator[RowBlock]:
+        """Yield the own rows in order, ``block_size`` at a time."""
+        return blocks_between(
+            self._source, self._start, self._stop, block_size=block_size
+        )
+
+    def take(self, index: Tensor) -> Tensor:
+        """Return rows of any process, in the order asked for."""
+        is_own = (index >= self._start) & (index < self._stop)
+        own = self._source.take(index[is_own])
+        rows = own.new_zeros(len(index), self.n_features)
+        rows[is_own.to(own.device)] = own
+        return self._combine(rows)
+
+
+def regroup(
+    pieces: Iterable[Tensor], *, start: int, block_size: int
+) -> Iterator[RowBlock]:
+    """Turn pieces of any length into blocks of equal length; the last may be short.
+
+    Parameters
+    ----------
+    pieces : iterable of Tensor of shape (any, D)
+    start : int
+        Position of the first row.
+    block_size : int
+    """
+    waiting: list[Tensor] = []
+    n_waiting = 0
+    for piece in pieces:
+        rest = piece
+        while n_waiting + len(rest) >= block_size:
+            part, rest = rest.split(
+                [block_size - n_waiting, len(rest) + n_waiting - block_size]
+            )
+            yield _block([*waiting, part], start)
+            start += block_size
+            waiting, n_waiting = [], 0
+        if len(rest):
+            waiting.append(rest)
+            n_waiting += len(rest)
+    if waiting:
+        yield _block(waiting, start)
+
+
+def _block(parts: list[Tensor], start: int) -> RowBlock:
+    rows = parts[0] if len(parts) == 1 else torch.cat(parts)
+    return RowBlock(rows, torch.arange(start, start + len(rows), device=rows.device))
