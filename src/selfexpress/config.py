@@ -15,7 +15,7 @@ OPTIMIZERS = ("adam", "muon")
 SCHEDULES = ("cosine", "constant")
 PRECISIONS = ("auto", "float32", "bfloat16")
 ENGINES = ("auto", "plain", "fused")
-AFFINITIES = ("nearest_neighbors", "symmetric")
+AFFINITIES = ("weighted_neighbors", "nearest_neighbors", "symmetric")
 
 # Beyond this, numbers do not survive single precision.
 _LARGEST = 1e30
@@ -84,7 +84,7 @@ class TrainConfig:
     l1_ratio: float = 0.9
     max_iter: int = 1000
     batch_size: int = 200
-    block_size: int = 8192
+    block_size: int = 16_384
     learning_rate: float = 1e-3
     schedule: str = "cosine"
     optimizer: str = "adam"
@@ -115,10 +115,10 @@ class ClusterConfig:
     Attributes
     ----------
     n_clusters : int
-    affinity : {"nearest_neighbors", "symmetric"}
+    affinity : {"weighted_neighbors", "nearest_neighbors", "symmetric"}
     n_neighbors : int
-        Rows joined to each row by ``affinity="nearest_neighbors"``.
-    n_eigenvectors : int, optional
+        Rows joined to each row by an affinity of neighbours.
+    n_eigenvectors : int or "auto", optional
         Dimension of the spectral embedding; ``n_clusters`` unless given.
     n_init : int
         Restarts of k-means.
@@ -127,7 +127,7 @@ class ClusterConfig:
     n_clusters: int
     affinity: str = "nearest_neighbors"
     n_neighbors: int = 3
-    n_eigenvectors: int | None = None
+    n_eigenvectors: int | str | None = None
     n_init: int = 20
 
     def __post_init__(self) -> None:
@@ -135,8 +135,8 @@ class ClusterConfig:
         require_choice("affinity", self.affinity, AFFINITIES)
         require_count("n_neighbors", self.n_neighbors, advice="The paper uses 3.")
         require_count("n_init", self.n_init, advice="The paper uses 20.")
-        if self.n_eigenvectors is not None:
-            advice = "Use None for as many as there are clusters."
+        if self.n_eigenvectors not in (None, "auto"):
+            advice = "Use 'auto', or None for as many as there are clusters."
             require_count("n_eigenvectors", self.n_eigenvectors, advice=advice)
 
 

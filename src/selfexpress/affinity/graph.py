@@ -26,12 +26,12 @@ def build_affinity(
     ----------
     coefficients : csr_array of shape (N, M)
         Row j expresses sample j. ``kind="symmetric"`` needs M = N.
-    kind : {"nearest_neighbors", "symmetric"}
-        ``"nearest_neighbors"`` joins every row to the ``n_neighbors`` rows nearest to
-        it in coefficient space; ``"symmetric"`` is ``(|C| + |C|^T) / 2``. Rows are
-        scaled to unit l2 norm first in both.
+    kind : {"weighted_neighbors", "nearest_neighbors", "symmetric"}
+        The first two join every row to the ``n_neighbors`` rows nearest to it in
+        coefficient space, with their cosine or with 1 for weight; ``"symmetric"`` is
+        ``(|C| + |C|^T) / 2``. Rows are scaled to unit l2 norm first.
     n_neighbors : int
-        Used by ``"nearest_neighbors"`` only.
+        Not used by ``"symmetric"``.
     device : torch.device or str
         Where nearest rows are searched.
 
@@ -44,6 +44,8 @@ def build_affinity(
         directed = abs(normalize_rows(coefficients))
     else:
         directed = _neighbor_graph(coefficients, n_neighbors, torch.device(device))
+        if kind == "nearest_neighbors":
+            directed.data[:] = 1
     affinity = sparse.csr_array((directed + directed.T) / 2)
     affinity.setdiag(0)
     affinity.eliminate_zeros()
@@ -66,7 +68,7 @@ def _warn_of_empty_rows(coefficients: sparse.csr_array) -> None:
 def _neighbor_graph(
     coefficients: sparse.csr_array, n_neighbors: int, device: torch.device
 ) -> sparse.csr_array:
-    """Join every row to its nearest rows with weight 1."""
+    """Join every row to its nearest rows; edges weigh as much as the cosine."""
     neighbors = nearest_rows(
         coefficients,
         coefficients,
@@ -76,6 +78,6 @@ def _neighbor_graph(
     )
     row, place = np.nonzero(neighbors.index >= 0)
     column = neighbors.index[row, place]
-    weights = np.ones(len(row), dtype=np.float32)
+    weights = neighbors.similarity[row, place]
     n_rows = coefficients.shape[0]
     return sparse.csr_array((weights, (row, column)), shape=(n_rows, n_rows))

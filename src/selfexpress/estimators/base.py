@@ -17,9 +17,10 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from selfexpress.affinity.graph import build_affinity
+from selfexpress.affinity.joining import join_components
 from selfexpress.config import ClusterConfig
 from selfexpress.data.sources import ArraySource, CheckedRows, RowSource
-from selfexpress.errors import ConfigError, DataError
+from selfexpress.errors import ConfigError, DataError, one_line
 from selfexpress.spectral import spectral_clusters
 
 
@@ -57,13 +58,20 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
                 _require_rows(len(X), reset=reset)
                 return ArraySource(X, dtype=_row_dtype(X), device=device)
             X = X.numpy()
-        array = validate_data(
-            self,
-            X,
-            reset=reset,
-            dtype=[np.float32, np.float64],
-            ensure_min_samples=2 if reset else 1,
-        )
+        try:
+            array = validate_data(
+                self,
+                X,
+                reset=reset,
+                dtype=[np.float32, np.float64],
+                ensure_min_samples=2 if reset else 1,
+            )
+        except ValueError as error:
+            # Several lines, and the array itself, are no help on a terminal.
+            raise DataError(
+                "X must be a finite matrix of real numbers, but is not: "
+                f"{one_line(error, longest=240)} Clean or reshape it."
+            ) from error
         dtype = torch.float64 if array.dtype == np.float64 else torch.float32
         return ArraySource(array, dtype=dtype, device=device)
 
@@ -84,8 +92,12 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
         *,
         seed: int,
         device: torch.device,
+        joining_rows: Tensor | None = None,
     ) -> None:
-        """Turn coefficients into a graph, an embedding and labels."""
+        """Turn coefficients into a graph, an embedding and labels.
+
+        A graph in too many pieces is joined by ``joining_rows``, if there are any.
+        """
         self.coefficients_ = coefficients
         with self._timed("affinity"):
             self.affinity_matrix_ = build_affinity(
@@ -94,6 +106,10 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
                 n_neighbors=config.n_neighbors,
                 device=device,
             )
+            if joining_rows is not None:
+                self.affinity_matrix_ = join_components(
+                    self.affinity_matrix_, joining_rows, n_clusters=config.n_clusters
+                )
         with self._timed("spectral"):
             clusters = spectral_clusters(
                 self.affinity_matrix_,
@@ -101,6 +117,7 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
                 n_eigenvectors=config.n_eigenvectors,
                 n_init=config.n_init,
                 seed=seed,
+                device=device,
             )
         self.embedding_ = clusters.embedding
         self.eigenvalues_ = clusters.eigenvalues
@@ -158,7 +175,7 @@ def _row_dtype(X: Tensor) -> torch.dtype:
 def resolve_device(device: str | torch.device | None) -> torch.device:
     """Return the device asked for; a GPU if there is one for ``None`` or "auto"."""
     if device is None or device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         resolved = torch.device(device)
     except (RuntimeError, TypeError) as error:
@@ -173,4 +190,7 @@ def resolve_device(device: str | torch.device | None) -> torch.device:
             f"device must be present on this machine, but torch cannot use "
             f"{device!r}. Use device='cpu'."
         ) from error
+    if resolved == torch.device("cuda"):
+        # By number: the current device is another one in a thread that reads ahead.
+        return torch.device("cuda", torch.cuda.current_device())
     return resolved

@@ -58,7 +58,8 @@ def objective_gap(
     random = check_random_state(random_state)
     chosen = random.permutation(len(rows))[:n_rows]
     index = torch.from_numpy(np.sort(chosen)).to(device)
-    config = ElasticNetConfig(gamma=model.gamma, l1_ratio=model.l1_ratio, tol=1e-4)
+    gamma = model.settings_["gamma"]
+    config = ElasticNetConfig(gamma=gamma, l1_ratio=model.l1_ratio, tol=1e-4)
     optimum = elastic_net_expression(rows, config, index=index).objective.mean()
     reached = np.mean(
         [
@@ -83,4 +84,5 @@ def network_objectives(model: SENet, rows: Tensor, index: Tensor) -> Tensor:
         l1_norm = coefficients.abs().sum(dim=1)
         l2_norm = coefficients.square().sum(dim=1)
         penalty += model.l1_ratio * l1_norm + (1 - model.l1_ratio) / 2 * l2_norm
-    return model.gamma / 2 * residuals.square().sum(dim=1) + penalty
+    gamma = float(model.settings_["gamma"])
+    return gamma / 2 * residuals.square().sum(dim=1) + penalty

@@ -24,7 +24,7 @@ from torch import Tensor
 from selfexpress.affinity.assignment import References
 from selfexpress.config import ClusterConfig, NetworkConfig, TrainConfig, require_count
 from selfexpress.data.atomic import replacing
-from selfexpress.errors import CheckpointError
+from selfexpress.errors import CheckpointError, one_line
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.training.steps import RECORDED
 
@@ -159,7 +159,7 @@ def _reading(path: Path) -> Iterator[None]:
         OverflowError,
         MemoryError,
     ) as error:
-        reason = " ".join(str(error).split())
+        reason = one_line(error)
         raise CheckpointError(
             f"{path} must be a model written by SENet.save, but is damaged or "
             f"something else ({reason}). Save the model again."
@@ -173,7 +173,8 @@ def _header(metadata: dict[str, str] | None) -> dict[str, Any]:
     if header.get("version") != FORMAT_VERSION or header["version"] is True:
         raise CheckpointError(
             f"The model's format version must be {FORMAT_VERSION}, got "
-            f"{header.get('version')!r}. Update selfexpress, or save the model again."
+            f"{one_line(repr(header.get('version')))}. Update selfexpress, or save the "
+            "model again."
         )
     return dict(header)
 

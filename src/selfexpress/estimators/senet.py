@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from os import PathLike
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -14,25 +13,31 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from selfexpress.affinity.assignment import References, cluster_weights
-from selfexpress.affinity.coefficients import embed_keys, sparse_coefficients
-from selfexpress.config import NetworkConfig, TrainConfig, require_count
+from selfexpress import distributed
+from selfexpress.affinity.assignment import References
+from selfexpress.affinity.coefficients import sparse_coefficients
+from selfexpress.config import NetworkConfig, TrainConfig
 from selfexpress.data.sources import ArraySource, RowSource, UnitRows
-from selfexpress.errors import DegenerateError
+from selfexpress.errors import ConfigError
+from selfexpress.estimators import streaming
 from selfexpress.estimators.base import SelfExpressiveClusterer, resolve_device
-from selfexpress.estimators.model_file import SavedModel, read_model, write_model
+from selfexpress.estimators.html_summary import ShownInNotebooks
+from selfexpress.estimators.persistence import SavedToFile
+from selfexpress.estimators.settings import chosen_settings, train_settings
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.training.callbacks import Callback, ProgressBar
-from selfexpress.training.choices import decide
+from selfexpress.training.choices import choose_gamma, decide
 from selfexpress.training.gamma import (
     SmallestGamma,
     require_large_enough,
+    require_nonzero,
     smallest_gamma,
 )
 from selfexpress.training.loop import train
+from selfexpress.training.resuming import Checkpoints
 
 
-class SENet(SelfExpressiveClusterer):
+class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
     """Subspace clustering by a learned self-expressive network.
 
     A query and a key tower are trained on a sample of the rows so that each row is a
@@ -45,21 +50,23 @@ class SENet(SelfExpressiveClusterer):
     Parameters
     ----------
     n_clusters : int
-    gamma : float
+    gamma : float or "auto"
         Weight of the reconstruction against sparsity. Larger values use more and
-        larger coefficients; raise it when rows stay without any.
+        larger coefficients; raise it when rows stay without any. "auto" is 100 times
+        the value at which a typical row's coefficients start to be non-zero.
     l1_ratio : float
         Share of the l1 norm in the elastic net, 0 to 1. Lower values connect the
         graph better, higher values keep subspaces apart better.
-    hidden_sizes : tuple of int
-        Hidden layers of each tower.
-    n_embedding : int
+    hidden_sizes : tuple of int or "auto"
+        Hidden layers of each tower. "auto", here and in the next four, is what suits
+        the device: more on a GPU than on a CPU.
+    n_embedding : int or "auto"
         Dimension of queries and keys.
-    n_train_samples : int or None
+    n_train_samples : int, "auto" or None
         Rows drawn at random to train on; None for all of them.
-    max_iter : int
+    max_iter : int or "auto"
         Training steps.
-    batch_size : int
+    batch_size : int or "auto"
         Rows expressed in a step.
     block_size : int
         Rows that express them at a time, where memory is bounded.
@@ -72,21 +79,36 @@ class SENet(SelfExpressiveClusterer):
         whichever fits into the memory that is free.
     n_nonzero : int
         Coefficients kept of each row, the largest.
-    affinity : {"nearest_neighbors", "symmetric"}
-        Graph of the nearest rows in coefficient space, or ``|C| + |C|^T``.
+    affinity : {"weighted_neighbors", "nearest_neighbors", "symmetric"}
+        Graph of the nearest rows in coefficient space, with their cosine or with 1
+        for weight, or ``|C| + |C|^T``.
     n_neighbors : int
-        Rows joined to each by ``affinity="nearest_neighbors"``.
-    n_eigenvectors : int or None
-        Dimension of the spectral embedding; None for ``n_clusters``.
+        Rows joined to each by an affinity of neighbours.
+    n_eigenvectors : int, "auto" or None
+        Dimension of the spectral embedding; None for ``n_clusters``. "auto" tries a
+        few around it, takes the labels of smallest normalised cut and refines them.
     n_init : int
         Restarts of k-means.
     n_references : int
         Most fitted rows kept to name new ones.
+    n_cluster_samples : int, "auto" or None
+        Rows drawn at random to build the graph of; all others are named by them, as
+        new rows are, so that time grows linearly with the rows. None for all rows.
+        "auto" takes all of up to 80,000 rows if memory suffices, else
+        ``n_references``.
+    search : {"all_pairs", "index"}
+        How the graph's coefficients are found: exactly, or most of them by an index
+        of the keys (needs ``selfexpress[faiss]``), for ``n_cluster_samples=None`` and
+        very many rows.
     precision : {"auto", "float32", "bfloat16"}
         Of the matrix products in training; "auto" is bfloat16 on a GPU and float32
         on a CPU.
     device : str or torch.device
         "auto" takes a GPU if there is one.
+    checkpoint : str, path-like or None
+        Folder for checkpoints of the training, one at a time for each fit. A fit that
+        was interrupted goes on from there when it is run again with the same data,
+        settings and ``random_state``, and ends as if nothing had happened.
     callbacks : sequence of Callback, optional
         Told about every step of training.
     verbose : bool or int
@@ -97,10 +119,14 @@ class SENet(SelfExpressiveClusterer):
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-    coefficients_ : scipy.sparse.csr_array of shape (n_samples, n_samples)
-        Row j expresses sample j.
-    affinity_matrix_ : scipy.sparse.csr_array of shape (n_samples, n_samples)
-    embedding_ : ndarray of shape (n_samples, n_eigenvectors)
+        Of all rows.
+    sample_indices_ : ndarray of shape (n_clustered,)
+        Rows that the graph was built of, in order; all of them unless
+        ``n_cluster_samples`` says less. The next three attributes are theirs.
+    coefficients_ : scipy.sparse.csr_array of shape (n_clustered, n_clustered)
+        Row j expresses row ``sample_indices_[j]``.
+    affinity_matrix_ : scipy.sparse.csr_array of shape (n_clustered, n_clustered)
+    embedding_ : ndarray of shape (n_clustered, n_eigenvectors)
     eigenvalues_ : ndarray of shape (n_eigenvectors,)
         Of the graph's normalised Laplacian.
     network_ : SelfExpressiveNetwork
@@ -111,6 +137,8 @@ class SENet(SelfExpressiveClusterer):
         ``threshold`` by step.
     timings_ : dict of str to float
         Seconds by stage.
+    settings_ : dict of str to object
+        What "auto" became in this fit.
     smallest_gamma_ : SmallestGamma
         The gammas at which coefficients start to be non-zero on this data.
     n_iter_ : int
@@ -133,33 +161,38 @@ class SENet(SelfExpressiveClusterer):
     network_: SelfExpressiveNetwork
     references_: References
     history_: dict[str, NDArray[np.float64]]
+    settings_: dict[str, Any]
     smallest_gamma_: SmallestGamma
     n_iter_: int
+    sample_indices_: NDArray[np.int64]
 
     def __init__(
         self,
         n_clusters: int = 8,
         *,
-        gamma: float = 200.0,
+        gamma: float | str = "auto",
         l1_ratio: float = 0.9,
-        hidden_sizes: Sequence[int] = (512, 512),
-        n_embedding: int = 512,
-        n_train_samples: int | None = 2000,
-        max_iter: int = 1000,
-        batch_size: int = 200,
-        block_size: int = 8192,
-        learning_rate: float = 1e-3,
+        hidden_sizes: Sequence[int] | str = "auto",
+        n_embedding: int | str = "auto",
+        n_train_samples: int | str | None = "auto",
+        max_iter: int | str = "auto",
+        batch_size: int | str = "auto",
+        block_size: int = 16_384,
+        learning_rate: float = 3e-4,
         schedule: str = "cosine",
         optimizer: str = "adam",
         algorithm: str = "auto",
         n_nonzero: int = 100,
-        affinity: str = "nearest_neighbors",
-        n_neighbors: int = 3,
-        n_eigenvectors: int | None = None,
+        affinity: str = "weighted_neighbors",
+        n_neighbors: int = 10,
+        n_eigenvectors: int | str | None = "auto",
         n_init: int = 20,
         n_references: int = 10_000,
+        n_cluster_samples: int | str | None = "auto",
+        search: str = "all_pairs",
         precision: str = "auto",
         device: str | torch.device = "auto",
+        checkpoint: str | PathLike[str] | None = None,
         callbacks: Sequence[Callback] | None = None,
         verbose: bool | int = False,
         random_state: int | np.random.RandomState | None = None,
@@ -183,8 +216,11 @@ class SENet(SelfExpressiveClusterer):
         self.n_eigenvectors = n_eigenvectors
         self.n_init = n_init
         self.n_references = n_references
+        self.n_cluster_samples = n_cluster_samples
+        self.search = search
         self.precision = precision
         self.device = device
+        self.checkpoint = checkpoint
         self.callbacks = callbacks
         self.verbose = verbose
         self.random_state = random_state
@@ -215,25 +251,54 @@ class SENet(SelfExpressiveClusterer):
         if hasattr(self, "references_"):
             del self.references_
         device = resolve_device(self.device)
-        source = UnitRows(self._source(X, reset=True, device=device))
-        cluster_config = self._cluster_config(len(source))
-        seed = self._seed()
+        whole = UnitRows(self._source(X, reset=True, device=device))
+        cluster_config = self._cluster_config(len(whole))
+        self.settings_ = chosen_settings(self, device)
+        train_config = train_settings(self, self.settings_)
+        streaming.check_search(self.search)
+        # Many processes must draw the same rows.
+        seed = int(distributed.from_main(torch.tensor(self._seed())))
+        source = streaming.shared(whole)
+        index = self._graph_rows(len(whole), seed=seed)
+        is_sample = len(index) < len(whole)
 
         with self._timed("training"):
-            self._train(source, seed=seed, device=device)
+            self._train(source, train_config, seed=seed, device=device)
         with self._timed("coefficients"):
-            keys = embed_keys(self.network_, source, block_size=self.block_size)
-            coefficients = sparse_coefficients(
+            clustered = source
+            if is_sample:
+                rows = ArraySource(source.take(index), device=device)
+                clustered = streaming.shared(rows)
+            expressed = streaming.express(
                 self.network_,
-                source,
-                keys,
+                clustered,
                 n_nonzero=self.n_nonzero,
-                exclude_self=True,
+                block_size=self.block_size,
+                search=self.search,
             )
-        self._require_nonzero(coefficients)
-        self._cluster(coefficients, cluster_config, seed=seed, device=device)
+        gamma = self.settings_["gamma"]
+        require_nonzero(expressed[1].nnz, gamma, self.smallest_gamma_)
+        self._cluster(expressed[1], cluster_config, seed=seed, device=device)
+        self.labels_ = distributed.from_main(torch.from_numpy(self.labels_)).numpy()
+        self.sample_indices_ = index.numpy()
         with self._timed("references"):
-            self.references_ = self._choose_references(source, keys, seed=seed)
+            self.references_ = streaming.choose_references(
+                self.network_,
+                clustered,
+                expressed,
+                labels=self.labels_,
+                n_clusters=self.n_clusters,
+                limits=(
+                    len(clustered) if is_sample else self.n_references,
+                    self.n_nonzero,
+                ),
+                seed=seed,
+            )
+        if is_sample:
+            with self._timed("prediction"):
+                labels = self._named(whole)
+                labels[self.sample_indices_] = self.labels_
+                self.labels_ = labels
         return self
 
     def predict(self, X: Any) -> NDArray[np.int64]:
@@ -248,8 +313,23 @@ class SENet(SelfExpressiveClusterer):
         ndarray of shape (n_samples,)
             Numbered as in ``labels_``.
         """
-        labels: NDArray[np.int64] = self.predict_proba(X).argmax(axis=1)
-        return labels
+        return self._named(self._new_rows(X))
+
+    def predict_blocks(self, X: Any) -> Iterator[NDArray[np.int64]]:
+        """Yield the clusters of rows as they are found, some thousand at a time.
+
+        Parameters
+        ----------
+        X : array-like, Tensor or RowSource of shape (n_samples, n_features)
+            A source may be larger than memory.
+
+        Yields
+        ------
+        ndarray of shape (rows of a block,)
+            In the order of the rows.
+        """
+        for weights in self._weights(self._new_rows(X)):
+            yield weights.argmax(axis=1)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return how much of each row's neighbourhood belongs to each cluster.
@@ -263,12 +343,7 @@ class SENet(SelfExpressiveClusterer):
         ndarray of shape (n_samples, n_clusters)
             Rows sum to 1. Shares of a neighbourhood, not calibrated probabilities.
         """
-        check_is_fitted(self, "references_")
-        return cluster_weights(
-            self.self_expression(X),
-            self.references_,
-            device=self._fitted_device(),
-        )
+        return np.concatenate(list(self._weights(self._new_rows(X))))
 
     def self_expression(self, X: Any) -> sparse.csr_array:
         """Return the coefficients of each row on the model's reference rows.
@@ -282,161 +357,92 @@ class SENet(SelfExpressiveClusterer):
         scipy.sparse.csr_array of shape (n_samples, n_references)
             At most ``n_nonzero`` entries a row.
         """
-        check_is_fitted(self, "references_")
-        source = self._source(X, reset=False, device=self._fitted_device())
+        source = self._new_rows(X)
         return sparse_coefficients(
             self.network_,
-            UnitRows(source),
+            source,
             self.references_.keys,
             n_nonzero=self.n_nonzero,
             exclude_self=False,
         )
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write what ``predict`` needs to one safetensors file.
-
-        It holds weights, reference keys, coefficients and labels, ``labels_``, the
-        history and the settings; no row of the data and nothing that runs on loading.
-
-        Parameters
-        ----------
-        path : str or path-like
-            Replaced only once the new file is complete.
-        """
-        check_is_fitted(self, "references_")
-        write_model(_saved(self), Path(path))
-
-    @classmethod
-    def load(
-        cls, path: str | PathLike[str], *, device: str | torch.device = "auto"
-    ) -> Self:
-        """Read a model that :meth:`save` wrote.
-
-        Parameters
-        ----------
-        path : str or path-like
-        device : str or torch.device
-            Need not be the one it was trained on.
-
-        Returns
-        -------
-        SENet
-            Predicts as the saved one did.
-
-        Raises
-        ------
-        CheckpointError
-            If the file is missing, damaged or no model.
-        """
-        known = set(cls._get_param_names()).difference(_NOT_SAVED)
-        saved = read_model(Path(path), resolve_device(device), known=known)
-        model = cls(**saved.settings, device=device)
-        model.network_ = saved.network
-        model.references_ = saved.references
-        model.labels_ = saved.labels
-        model.history_ = saved.history
-        model.n_iter_ = len(saved.history["objective"])
-        model.n_features_in_ = saved.network.n_features
-        if saved.feature_names is not None:
-            model.feature_names_in_ = saved.feature_names
-        return model
-
-    def _train(self, source: RowSource, *, seed: int, device: torch.device) -> None:
-        network_config = NetworkConfig(self.hidden_sizes, self.n_embedding)
+    def _train(
+        self,
+        source: RowSource,
+        config: TrainConfig,
+        *,
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        chosen = self.settings_
+        network_config = NetworkConfig(chosen["hidden_sizes"], chosen["n_embedding"])
         generator = torch.Generator().manual_seed(seed)
-        sample = self._training_sample(source, generator, device)
-        config = decide(self._train_config(), network_config, sample, device)
+        sample = streaming.training_sample(
+            source, chosen["n_train_samples"], generator=generator, device=device
+        )
+        config = decide(config, network_config, sample, device)
+        if distributed.n_ranks() > 1:
+            # The algorithm whose sums over keys can be parted.
+            config = replace(config, algorithm="two_pass", engine="plain")
         self.smallest_gamma_ = smallest_gamma(
             sample, config.l1_ratio, block_size=config.block_size
         )
+        config = replace(config, gamma=choose_gamma(self.gamma, self.smallest_gamma_))
         require_large_enough(config.gamma, self.smallest_gamma_)
+        for name in ("gamma", "algorithm", "precision"):
+            chosen[name] = getattr(config, name)
         self.network_ = SelfExpressiveNetwork(
             source.n_features, network_config, generator=generator
         ).to(device)
         callbacks = [
             *(self.callbacks or ()),
-            *([ProgressBar()] if self.verbose else []),
+            *([ProgressBar()] if self.verbose and distributed.is_main() else []),
         ]
         self.history_ = train(
-            self.network_, sample, config, seed=seed, callbacks=callbacks
+            self.network_,
+            sample,
+            config,
+            seed=seed,
+            callbacks=callbacks,
+            checkpoints=self._checkpoints(),
         )
         self.n_iter_ = len(self.history_["objective"])
 
-    def _training_sample(
-        self, source: RowSource, generator: torch.Generator, device: torch.device
-    ) -> RowSource:
-        """Draw the rows to train on and keep them on the device; stream them if all."""
-        if self.n_train_samples is None:
-            return source
-        advice = "Use None for all rows."
-        require_count("n_train_samples", self.n_train_samples, least=2, advice=advice)
-        order = torch.randperm(len(source), generator=generator)
-        index = order[: self.n_train_samples].sort().values
-        return ArraySource(source.take(index), device=device)
+    def _checkpoints(self) -> Checkpoints | None:
+        if self.checkpoint is None:
+            return None
+        if self.random_state is None:
+            raise ConfigError(
+                "random_state must be fixed for a fit with checkpoints, which else "
+                "could not go on from them, got None. Use random_state=0."
+            )
+        return Checkpoints(self.checkpoint)
 
-    def _train_config(self) -> TrainConfig:
-        """Gather and check the settings of training."""
-        require_count("n_nonzero", self.n_nonzero, advice="Use for example 100.")
-        require_count("n_references", self.n_references, advice="Use 10_000.")
-        names = [
-            field.name for field in fields(TrainConfig) if hasattr(self, field.name)
-        ]
-        return TrainConfig(**{name: getattr(self, name) for name in names})
-
-    def _require_nonzero(self, coefficients: sparse.csr_array) -> None:
-        if coefficients.nnz:
-            return
-        bound = self.smallest_gamma_
-        raise DegenerateError(
-            f"Some coefficient must not be zero, but with gamma={self.gamma:.4g} the "
-            f"network learned that all are; the optimum has some above gamma="
-            f"{bound.any_row:.4g} and some for every row above {bound.every_row:.4g}. "
-            f"Raise gamma, for example to {4 * max(self.gamma, bound.every_row):.4g}."
-        )
-
-    def _choose_references(
-        self, source: RowSource, keys: torch.Tensor, *, seed: int
-    ) -> References:
-        """Keep all fitted rows to name new ones, or a random part of them."""
-        if len(source) <= self.n_references:
-            return References(keys, self.coefficients_, self.labels_, self.n_clusters)
-        generator = torch.Generator().manual_seed(seed)
-        order = torch.randperm(len(source), generator=generator)
-        index = order[: self.n_references].sort().values
-        kept = keys[index.to(keys.device)]
-        coefficients = sparse_coefficients(
-            self.network_,
-            ArraySource(source.take(index), device=keys.device),
-            kept,
+    def _graph_rows(self, n_samples: int, *, seed: int) -> torch.Tensor:
+        """Return the positions of the rows to build the graph of."""
+        n_rows = streaming.n_clustered(
+            self.n_cluster_samples,
+            n_samples,
+            n_clusters=self.n_clusters,
+            n_references=self.n_references,
             n_nonzero=self.n_nonzero,
-            exclude_self=True,
         )
-        labels = self.labels_[index.numpy()]
-        return References(kept, coefficients, labels, self.n_clusters)
+        # Not the seed of the training sample: the graph should see other rows, too.
+        return streaming.draw(n_samples, n_rows, seed=seed + 1)
+
+    def _new_rows(self, X: Any) -> RowSource:
+        check_is_fitted(self, "references_")
+        return UnitRows(self._source(X, reset=False, device=self._fitted_device()))
+
+    def _weights(self, source: RowSource) -> Iterator[NDArray[np.float64]]:
+        return streaming.weights_of(
+            self.network_, self.references_, source, n_nonzero=self.n_nonzero
+        )
+
+    def _named(self, source: RowSource) -> NDArray[np.int64]:
+        return streaming.labels_of(
+            self.network_, self.references_, source, n_nonzero=self.n_nonzero
+        )
 
     def _fitted_device(self) -> torch.device:
         return self.references_.keys.device
-
-
-# Settings that a saved model does not carry: they belong to the fit, not the model.
-_NOT_SAVED = ("callbacks", "device", "random_state", "verbose")
-
-
-def _saved(model: SENet) -> SavedModel:
-    settings = {
-        name: value
-        for name, value in model.get_params(deep=False).items()
-        if name not in _NOT_SAVED
-    }
-    # As fitted: the parameters may have been set to something else since.
-    settings["n_clusters"] = model.references_.n_clusters
-    settings["hidden_sizes"] = [int(n) for n in model.network_.config.hidden_sizes]
-    settings["n_embedding"] = int(model.network_.config.n_embedding)
-    return SavedModel(
-        settings=settings,
-        feature_names=getattr(model, "feature_names_in_", None),
-        network=model.network_,
-        references=model.references_,
-        labels=model.labels_,
-        history=model.history_,
-    )

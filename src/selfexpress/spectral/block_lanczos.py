@@ -109,8 +109,9 @@ def _orthonormal(block: Tensor, basis: Tensor) -> Tensor:
 
 def _on_device(matrix: sparse.csr_array, device: torch.device | str) -> Tensor:
     with warnings.catch_warnings():
-        # torch announces that sparse tensors are in beta, once a process.
+        # torch announces that sparse tensors are in beta and go unchecked.
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support")
+        warnings.filterwarnings("ignore", message="Sparse invariant checks")
         return torch.sparse_csr_tensor(
             torch.from_numpy(matrix.indptr.astype(np.int32)),
             torch.from_numpy(matrix.indices.astype(np.int32)),

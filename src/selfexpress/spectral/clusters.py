@@ -6,7 +6,7 @@ Shapes: N samples, E eigenvectors.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from sklearn.cluster import KMeans
 from selfexpress.errors import DegenerateWarning
 from selfexpress.spectral.eigenvectors import laplacian_eigenvectors
 from selfexpress.spectral.k_means import k_means
+from selfexpress.spectral.normalized_cut import normalized_cut, refine
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def spectral_clusters(
     affinity: sparse.csr_array,
     n_clusters: int,
     *,
-    n_eigenvectors: int | None = None,
+    n_eigenvectors: int | str | None = None,
     n_init: int = 20,
     seed: int = 0,
     device: torch.device | str = "cpu",
@@ -57,8 +58,9 @@ def spectral_clusters(
     affinity : csr_array of shape (N, N)
         Symmetric and non-negative.
     n_clusters : int
-    n_eigenvectors : int, optional
-        Dimension of the embedding; ``n_clusters`` unless given.
+    n_eigenvectors : int or "auto", optional
+        Dimension of the embedding; ``n_clusters`` unless given. "auto" tries a few
+        around it, keeps the labels of smallest normalised cut and refines them.
     n_init : int
         Restarts of k-means; the best one is kept.
     seed : int
@@ -83,14 +85,41 @@ def spectral_clusters(
             DegenerateWarning,
             stacklevel=3,
         )
-    n_wanted = min(n_eigenvectors or n_clusters, affinity.shape[0])
+    tried = _dimensions(n_eigenvectors, n_clusters, n_nodes=affinity.shape[0])
     eigenvalues, vectors = laplacian_eigenvectors(
-        affinity, n_wanted, seed=seed, device=device
+        affinity, max(tried), seed=seed, device=device
     )
+    candidates = []
+    for dimension in tried:
+        embedding = _unit_rows(vectors[:, :dimension])
+        labels = _k_means(
+            embedding, n_clusters, n_init=n_init, seed=seed, device=device
+        )
+        found = SpectralClusters(
+            labels, embedding, eigenvalues[:dimension], n_components
+        )
+        candidates.append(found)
+    if n_eigenvectors != "auto":
+        return candidates[0]
+    best = min(candidates, key=lambda c: normalized_cut(affinity, c.labels, n_clusters))
+    return replace(best, labels=refine(affinity, best.labels, n_clusters))
+
+
+def _dimensions(
+    n_eigenvectors: int | str | None, n_clusters: int, *, n_nodes: int
+) -> list[int]:
+    """Return the dimensions of the embedding to try; the first wins a tie."""
+    if n_eigenvectors != "auto":
+        return [min(int(n_eigenvectors or n_clusters), n_nodes)]
+    # In one dimension, rows of unit length are all the same.
+    around = [n_clusters, max(2, n_clusters - 1), n_clusters + 1, n_clusters + 2]
+    return [min(dimension, n_nodes) for dimension in around]
+
+
+def _unit_rows(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    embedding = vectors / np.where(norms > 0, norms, 1)
-    labels = _k_means(embedding, n_clusters, n_init=n_init, seed=seed, device=device)
-    return SpectralClusters(labels, embedding, eigenvalues, n_components)
+    embedding: NDArray[np.float64] = vectors / np.where(norms > 0, norms, 1)
+    return embedding
 
 
 def _k_means(

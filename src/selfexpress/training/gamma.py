@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
+from selfexpress import distributed
+from selfexpress.data.memory import with_smaller_blocks
 from selfexpress.data.sources import RowSource
 from selfexpress.errors import DegenerateError
 from selfexpress.ops.self_expression import without_self
@@ -53,10 +56,17 @@ def smallest_gamma(
     rows = torch.arange(n_rows) * len(source) // n_rows
     queries = source.take(rows)  # (B, D)
     rows = rows.to(queries.device)
-    largest = queries.new_zeros(n_rows)
-    for block in source.blocks(block_size):
-        products = without_self(queries @ block.rows.T, rows, block.index).abs()
-        largest = torch.maximum(largest, products.amax(dim=1))
+
+    def largest_products(size: int) -> Tensor:
+        largest = queries.new_zeros(n_rows)
+        for block in source.blocks(size):
+            products = without_self(queries @ block.rows.T, rows, block.index).abs()
+            largest = torch.maximum(largest, products.amax(dim=1))
+        return largest
+
+    most = min(block_size, len(source))
+    own = with_smaller_blocks(largest_products, most, what="The look for gamma")
+    largest = distributed.largest(own)
     largest = largest[largest > 0]
     if len(largest) == 0:
         infinity = float("inf")
@@ -87,3 +97,20 @@ def require_large_enough(gamma: float, bound: SmallestGamma) -> None:
             f"on this data, and {bound.every_row:.4g} for every row to have one, got "
             f"{gamma:.4g}. Use for example {50 * bound.typical:.4g}."
         )
+
+
+def require_nonzero(n_nonzero: int, gamma: float, bound: SmallestGamma) -> None:
+    """Refuse coefficients that are all zero, and name the gamma that is needed.
+
+    Raises
+    ------
+    DegenerateError
+    """
+    if n_nonzero:
+        return
+    raise DegenerateError(
+        f"Some coefficient must not be zero, but with gamma={gamma:.4g} the "
+        f"network learned that all are; the optimum has some above gamma="
+        f"{bound.any_row:.4g} and some for every row above {bound.every_row:.4g}. "
+        f"Raise gamma, for example to {4 * max(gamma, bound.every_row):.4g}."
+    )

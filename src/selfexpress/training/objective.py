@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from selfexpress import distributed
 from selfexpress.config import TrainConfig
 from selfexpress.data.sources import RowBlock, RowSource
 from selfexpress.network import SelfExpressiveNetwork
@@ -84,17 +85,34 @@ def two_pass_gradient(
     Pass 2 builds one block's graph at a time and back-propagates it against that
     fixed residual. A key that is not active has neither value nor gradient, so that
     pass 2 leaves it out and is still exact.
+
+    Where many processes hold a part of the source each, both passes run over the own
+    part and sums over all parts follow: of the reconstruction after pass 1, of the
+    gradient after pass 2. Every process then has the gradient of the whole.
     """
+    with distributed.summed_gradients(network.parameters()):
+        objective = _own_two_passes(network, batch, source, config)
+    return Objective(objective.reconstruction, distributed.add_up(objective.penalty))
+
+
+def _own_two_passes(
+    network: SelfExpressiveNetwork,
+    batch: RowBlock,
+    source: RowSource,
+    config: TrainConfig,
+) -> Objective:
+    """Add the gradient of the blocks of this process; return their penalty."""
     n_queries = len(batch.rows)
     queries = network.query_tower(batch.rows)  # (B, P)
 
-    residual = batch.rows.clone()  # (B, D)
+    reconstruction = torch.zeros_like(batch.rows)  # (B, D)
     active: list[Tensor] = []
     with torch.no_grad():
         for block in source.blocks(config.block_size):
             coefficients = network.block_coefficients(queries, batch, block)  # (B, K)
-            residual -= coefficients @ block.rows
+            reconstruction += coefficients @ block.rows
             active.append((coefficients != 0).any(dim=0))
+        residual = batch.rows - distributed.add_up(reconstruction)
 
     # Blocks see the queries as a leaf: the tower's own graph must survive every
     # block's backward and is walked once, after the last.

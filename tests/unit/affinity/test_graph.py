@@ -111,3 +111,11 @@ def test_rows_without_coefficients_are_counted_in_a_warning():
     coefficients = sparse.csr_array(np.array([[0, 1.0, 0], [1, 0, 0], [0, 0, 0]]))
     with pytest.warns(DegenerateWarning, match="1 of 3 have none.*raise gamma"):
         build_affinity(coefficients)
+
+
+def test_weighted_neighbours_carry_their_cosine(seed):
+    rows = random_rows(seed, shape=(30, 30))
+    binary = build_affinity(rows, kind="nearest_neighbors", n_neighbors=4).toarray()
+    weighted = build_affinity(rows, kind="weighted_neighbors", n_neighbors=4).toarray()
+    cosines = (rows @ rows.T).toarray()
+    np.testing.assert_allclose(weighted, binary * cosines, atol=1e-6)

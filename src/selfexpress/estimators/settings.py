@@ -1,0 +1,36 @@
+"""The settings of a fit: what the user gave, and ours for "auto"."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from typing import Any
+
+import torch
+
+from selfexpress.config import TrainConfig, require_count
+from selfexpress.training.choices import default_sizes, is_auto
+
+
+def chosen_settings(model: Any, device: torch.device) -> dict[str, Any]:
+    """Return the sizes of a fit, with those that suit the device for "auto"."""
+    ours = asdict(default_sizes(device))
+    given = {name: getattr(model, name) for name in ours}
+    return {
+        name: ours[name] if is_auto(value) else value for name, value in given.items()
+    }
+
+
+def train_settings(model: Any, chosen: dict[str, Any]) -> TrainConfig:
+    """Gather and check the settings of training.
+
+    ``gamma="auto"`` is decided when the training rows are known; until then it is the
+    default of :class:`~selfexpress.config.TrainConfig`.
+    """
+    require_count("n_nonzero", model.n_nonzero, advice="Use for example 100.")
+    require_count("n_references", model.n_references, advice="Use 10_000.")
+    names = [field.name for field in fields(TrainConfig) if hasattr(model, field.name)]
+    settings = {name: getattr(model, name) for name in names}
+    settings |= {name: chosen[name] for name in names if name in chosen}
+    if is_auto(model.gamma):
+        del settings["gamma"]
+    return TrainConfig(**settings)

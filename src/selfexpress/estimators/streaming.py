@@ -1,0 +1,260 @@
+"""Stages of ``SENet`` that walk all rows, or the rows of this process.
+
+Shapes: N rows, n rows that are clustered, R references, k clusters.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from torch import Tensor
+
+from selfexpress import distributed
+from selfexpress.affinity.assignment import References, cluster_weights
+from selfexpress.affinity.coefficients import embed_keys, sparse_coefficients
+from selfexpress.affinity.maximum_inner_product import searched_coefficients
+from selfexpress.affinity.ring import ring_coefficients
+from selfexpress.config import require_count
+from selfexpress.data.memory import free_bytes
+from selfexpress.data.prefetch import Prefetched
+from selfexpress.data.shards import OwnRows
+from selfexpress.data.sources import ArraySource, RowSource, blocks_between
+from selfexpress.errors import ConfigError, DataError
+from selfexpress.network import SelfExpressiveNetwork
+
+logger = logging.getLogger(__name__)
+
+SEARCHES = ("all_pairs", "index")
+
+# Up to here all pairs take minutes on two cores and a second on a GPU.
+_EXACT_ROWS = 80_000
+# Bytes that a stored coefficient takes in all the copies that the graph needs.
+_BYTES_PER_COEFFICIENT = 32
+# Rows whose keys are computed at a time.
+_KEY_ROWS = 8192
+# Rows named at a time: few enough for a small memory, enough to fill a GPU.
+_NAMED_ROWS = {"cpu": 8192, "cuda": 65_536}
+
+
+def shared(source: RowSource) -> RowSource:
+    """Return a source of which this process owns a part; the same one if alone."""
+    if distributed.n_ranks() == 1:
+        return source
+    if len(source) < distributed.n_ranks():
+        raise DataError(
+            f"There must be a row for each of {distributed.n_ranks()} processes, got "
+            f"{len(source)} rows. Start fewer processes."
+        )
+    start, stop = distributed.own_range(len(source))
+    return OwnRows(source, start, stop, combine=distributed.add_up)
+
+
+def training_sample(
+    source: RowSource,
+    n_rows: int | None,
+    *,
+    generator: torch.Generator,
+    device: torch.device,
+) -> RowSource:
+    """Draw the rows to train on and keep them on the device; stream them if all."""
+    if n_rows is None:
+        return source
+    advice = "Use None for all rows."
+    require_count("n_train_samples", n_rows, least=2, advice=advice)
+    order = torch.randperm(len(source), generator=generator)
+    index = order[:n_rows].sort().values
+    return shared(ArraySource(source.take(index), device=device))
+
+
+def n_clustered(
+    setting: int | str | None,
+    n_samples: int,
+    *,
+    n_clusters: int,
+    n_references: int,
+    n_nonzero: int,
+) -> int:
+    """Return how many rows the graph is built of; all of them if that is exact.
+
+    Parameters
+    ----------
+    setting : int, "auto" or None
+        Number of rows, None for all, or left to us: all rows while all pairs of them
+        are quick and their coefficients fit into half of the free memory, else
+        ``n_references``.
+    n_samples, n_clusters, n_references, n_nonzero : int
+    """
+    if setting is None:
+        return n_samples
+    if setting != "auto":
+        advice = "Use 'auto', or None for all rows."
+        least = max(2, n_clusters)
+        require_count("n_cluster_samples", setting, least=least, advice=advice)
+        return min(int(setting), n_samples)
+    needed = _BYTES_PER_COEFFICIENT * n_samples * min(n_nonzero, n_samples)
+    free = free_bytes(torch.device("cpu"))
+    is_exact = n_samples <= _EXACT_ROWS and needed <= free / 2
+    chosen = n_samples if is_exact else min(max(n_references, n_clusters), n_samples)
+    logger.info(
+        "graph of %d of %d rows: all would need about %.2f GiB, %.2f GiB are free",
+        chosen,
+        n_samples,
+        needed / 2**30,
+        free / 2**30,
+    )
+    return chosen
+
+
+def draw(n_samples: int, n_drawn: int, *, seed: int) -> Tensor:
+    """Return positions drawn at random without repeats, in order."""
+    if n_drawn == n_samples:
+        return torch.arange(n_samples)
+    order = torch.randperm(n_samples, generator=torch.Generator().manual_seed(seed))
+    return order[:n_drawn].sort().values
+
+
+def express(
+    network: SelfExpressiveNetwork,
+    source: RowSource,
+    *,
+    n_nonzero: int,
+    block_size: int,
+    search: str,
+) -> tuple[Tensor, sparse.csr_array]:
+    """Return the keys of the own rows, and the coefficients of all rows on all.
+
+    Parameters
+    ----------
+    network : SelfExpressiveNetwork
+    source : RowSource
+        See :func:`shared`.
+    n_nonzero, block_size : int
+    search : {"all_pairs", "index"}
+    """
+    keys = embed_keys(network, source, block_size=block_size)
+    if distributed.n_ranks() > 1:
+        found = ring_coefficients(network, source, keys, n_nonzero=n_nonzero)
+        return keys, found
+    if search == "index":
+        result = searched_coefficients(network, source, keys, n_nonzero=n_nonzero)
+        return keys, result.coefficients
+    exact = sparse_coefficients(
+        network, source, keys, n_nonzero=n_nonzero, exclude_self=True
+    )
+    return keys, exact
+
+
+def choose_references(
+    network: SelfExpressiveNetwork,
+    source: RowSource,
+    expressed: tuple[Tensor, sparse.csr_array],
+    *,
+    labels: NDArray[np.int64],
+    n_clusters: int,
+    limits: tuple[int, int],
+    seed: int,
+) -> References:
+    """Keep all rows of a source to name new ones, or a random part of them.
+
+    Parameters
+    ----------
+    network : SelfExpressiveNetwork
+    source : RowSource
+        Of the rows that were clustered; see :func:`shared`.
+    expressed : (Tensor, csr_array)
+        What :func:`express` returned.
+    labels : ndarray, one for each row
+    n_clusters : int
+    limits : (int, int)
+        Most references, and most coefficients of each.
+    seed : int
+    """
+    n_references, n_nonzero = limits
+    own_keys, coefficients = expressed
+    if len(source) <= n_references:
+        keys = distributed.gather_rows(own_keys)
+        return References(keys, coefficients, labels, n_clusters)
+    index = draw(len(source), n_references, seed=seed)
+    rows = ArraySource(source.take(index), device=own_keys.device)
+    keys = embed_keys(network, rows, block_size=_KEY_ROWS)
+    among = sparse_coefficients(
+        network, rows, keys, n_nonzero=n_nonzero, exclude_self=True
+    )
+    return References(keys, among, labels[index.numpy()], n_clusters)
+
+
+def check_search(search: str) -> None:
+    """Refuse a search that is not known, or not known to many processes."""
+    if search not in SEARCHES:
+        raise ConfigError(
+            f"search must be one of {', '.join(map(repr, SEARCHES))}, got {search!r}."
+        )
+    if search == "index" and distributed.n_ranks() > 1:
+        raise ConfigError(
+            "search='index' must run in one process, but there are "
+            f"{distributed.n_ranks()}. Use 'all_pairs', which they share."
+        )
+
+
+def weights_of(
+    network: SelfExpressiveNetwork,
+    references: References,
+    source: RowSource,
+    *,
+    n_nonzero: int,
+    span: tuple[int, int] | None = None,
+) -> Iterator[NDArray[np.float64]]:
+    """Yield each cluster's share of the neighbourhood of rows, block after block.
+
+    Memory does not grow with the rows; the next block is read meanwhile.
+
+    Parameters
+    ----------
+    network : SelfExpressiveNetwork
+    references : References
+    source : RowSource of N rows
+    n_nonzero : int
+    span : (int, int), optional
+        First and last + 1 of the rows; all unless given.
+
+    Yields
+    ------
+    ndarray of shape (rows of the block, k)
+    """
+    start, stop = span or (0, len(source))
+    device = references.keys.device
+    ahead = Prefetched(source)
+    block_size = _NAMED_ROWS.get(device.type, 8192)
+    for block in blocks_between(ahead, start, stop, block_size=block_size):
+        coefficients = sparse_coefficients(
+            network,
+            ArraySource(block.rows, device=device),
+            references.keys,
+            n_nonzero=n_nonzero,
+            exclude_self=False,
+        )
+        yield cluster_weights(coefficients, references, device=device)
+
+
+def labels_of(
+    network: SelfExpressiveNetwork,
+    references: References,
+    source: RowSource,
+    *,
+    n_nonzero: int,
+) -> NDArray[np.int64]:
+    """Return the cluster of every row, each process naming the rows it owns."""
+    span = distributed.own_range(len(source))
+    labels = np.empty(span[1] - span[0], dtype=np.int64)
+    done = 0
+    for weights in weights_of(
+        network, references, source, n_nonzero=n_nonzero, span=span
+    ):
+        labels[done : done + len(weights)] = weights.argmax(axis=1)
+        done += len(weights)
+    return distributed.gather_rows(torch.from_numpy(labels)).numpy()

@@ -1,0 +1,77 @@
+"""A fit with checkpoints in which a rank may die once; started by torchrun.
+
+torchrun --nproc-per-node 2 elastic_worker.py FOLDER [STEP]     dies after STEP steps
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from selfexpress import SENet, distributed, make_subspaces
+from selfexpress.training.callbacks import Callback
+from selfexpress.training.resuming import Checkpoints
+
+MAX_ITER = 120
+
+
+class DyingOnce(Callback):
+    """Kills the last rank after some steps, unless that has happened before."""
+
+    def __init__(self, folder: Path, step: int) -> None:
+        self.folder = folder
+        self.step = step
+        self.started_at = -1
+
+    def on_train_begin(self, state) -> None:
+        self.started_at = state.step
+
+    def on_step_end(self, state) -> None:
+        # So that time for checkpoints passes, however fast the machine is.
+        time.sleep(0.005)
+        is_last_rank = distributed.rank() == distributed.n_ranks() - 1
+        marker = self.folder / "died"
+        if is_last_rank and state.step == self.step and not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main(folder: Path, step: int) -> None:
+    torch.set_num_threads(1)
+    Checkpoints.__init__.__kwdefaults__["seconds"] = 0.05
+    data = make_subspaces(3, dimension=2, n_features=30, n_samples=40, random_state=0)
+    dying = DyingOnce(folder, step)
+    with distributed.process_group():
+        model = SENet(
+            3,
+            hidden_sizes=(64,),
+            n_embedding=64,
+            max_iter=MAX_ITER,
+            n_train_samples=90,
+            batch_size=50,
+            affinity="symmetric",
+            gamma=200.0,
+            learning_rate=1e-3,
+            n_eigenvectors=None,
+            checkpoint=folder / "checkpoints",
+            callbacks=[dying],
+            random_state=0,
+            device="cpu",
+        ).fit(data.X)
+        if distributed.is_main():
+            found = {
+                "labels": model.labels_.tolist(),
+                "objective": model.history_["objective"].tolist(),
+                "started_at": dying.started_at,
+            }
+            (folder / "result.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else -1)

@@ -1,0 +1,107 @@
+"""One of several processes: computes what the tests compare with a single process.
+
+python worker.py FOLDER     with the variables that torchrun sets
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from problems import small_problem, unit_data
+
+from selfexpress import SENet, distributed, make_subspaces
+from selfexpress.affinity.coefficients import embed_keys
+from selfexpress.affinity.ring import ring_coefficients
+from selfexpress.config import TrainConfig
+from selfexpress.data.shards import OwnRows
+from selfexpress.data.sources import ArraySource, RowBlock
+from selfexpress.training.objective import two_pass_gradient
+
+N_SAMPLES, N_NONZERO = 41, 6
+
+
+def main(folder: Path) -> None:
+    torch.set_num_threads(1)
+    with distributed.process_group():
+        results = {**exchanges(), **gradient(), **coefficients(), **labels()}
+        np.savez(folder / f"rank{distributed.rank()}.npz", **results)
+
+
+def owned(source) -> OwnRows:
+    start, stop = distributed.own_range(len(source))
+    return OwnRows(source, start, stop, combine=distributed.add_up)
+
+
+def exchanges() -> dict[str, np.ndarray]:
+    """What each rank gets from every way to exchange tensors."""
+    start, stop = distributed.own_range(N_SAMPLES)
+    rows = torch.arange(2.0 * N_SAMPLES).view(N_SAMPLES, 2)
+    index = torch.tensor([40, 0, 7, 7])
+    visits = list(distributed.around_the_ring(rows[start:stop], N_SAMPLES))
+    assert visits[0][0] == start
+    ordered = [part for _, part in sorted(visits, key=lambda visit: visit[0])]
+    return {
+        "sum": distributed.add_up(torch.tensor([float(distributed.rank())])).numpy(),
+        "first": distributed.from_main(torch.tensor([distributed.rank()])).numpy(),
+        "gathered": distributed.gather_rows(rows[start:stop]).numpy(),
+        "ring": torch.cat(ordered).numpy(),
+        "taken": owned(ArraySource(rows)).take(index).numpy(),
+    }
+
+
+def gradient() -> dict[str, np.ndarray]:
+    """Objective and gradient of a batch, added to a gradient that was there before."""
+    network, batch, source = small_problem(seed=3, n_samples=N_SAMPLES)
+    config = TrainConfig(gamma=20.0, block_size=7)
+    shared = owned(source)
+    batch = RowBlock(shared.take(batch.index), batch.index)
+    for parameter in network.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    objective = two_pass_gradient(network, batch, shared, config)
+    gradients = [parameter.grad.flatten() for parameter in network.parameters()]
+    return {
+        "objective": objective.total(config.gamma).numpy(),
+        "gradient": torch.cat(gradients).numpy(),
+    }
+
+
+def coefficients() -> dict[str, np.ndarray]:
+    """All pairs, keys passed around the ring."""
+    network, _, _ = small_problem(seed=4)
+    source = owned(ArraySource(unit_data(N_SAMPLES, 5, seed=4), dtype=torch.float64))
+    keys = embed_keys(network, source, block_size=5)
+    found = ring_coefficients(network, source, keys, n_nonzero=N_NONZERO)
+    return {"coefficients": found.toarray()}
+
+
+def labels() -> dict[str, np.ndarray]:
+    """Fit and predict, exactly and by a sample."""
+    data = make_subspaces(3, dimension=2, n_features=30, n_samples=40, random_state=0)
+    found = {}
+    for name, n_clustered in (("exact", None), ("sampled", 60)):
+        model = SENet(
+            3,
+            hidden_sizes=(64,),
+            n_embedding=64,
+            max_iter=150,
+            n_train_samples=90,
+            batch_size=50,
+            n_cluster_samples=n_clustered,
+            affinity="symmetric",
+            gamma=200.0,
+            learning_rate=1e-3,
+            n_eigenvectors=None,
+            random_state=0,
+            device="cpu",
+        ).fit(data.X)
+        found[f"{name}_labels"] = model.labels_
+        found[f"{name}_predicted"] = model.predict(data.X)
+        found[f"{name}_objective"] = model.history_["objective"]
+    return found
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
