@@ -29,10 +29,13 @@ SETTINGS: dict[str, Any] = {
     "hidden_sizes": (1024, 1024, 1024),
     "n_embedding": 1024,
     "n_train_samples": None,
+    "n_cluster_samples": None,
     "batch_size": 500,
     "max_iter": 500,
+    "learning_rate": 1e-3,
     "n_nonzero": 1000,
     "affinity": "symmetric",
+    "n_eigenvectors": None,
     "precision": "float32",
 }
 

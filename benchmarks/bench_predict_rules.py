@@ -86,6 +86,12 @@ def run(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
         batch_size=arguments.batch_size,
         n_train_samples=arguments.train,
         n_references=arguments.fitted,
+        gamma=200.0,
+        learning_rate=1e-3,
+        affinity="nearest_neighbors",
+        n_neighbors=3,
+        n_eigenvectors=None,
+        n_cluster_samples=None,
         device=arguments.device,
         random_state=seed,
     ).fit(rows)

@@ -15,7 +15,8 @@ SETTINGS = {
     "ensc": {"gamma": 50.0, "affinity": "symmetric"},
     "esc": {"n_exemplars": 40, "n_neighbors": 9},
     "senet": {"gamma": 50.0, "max_iter": 300, "affinity": "symmetric"}
-    | {"hidden_sizes": (64, 64), "n_embedding": 64},
+    | {"hidden_sizes": (64, 64), "n_embedding": 64}
+    | {"learning_rate": 1e-3, "batch_size": 200},
 }
 
 

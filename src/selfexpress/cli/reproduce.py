@@ -1,0 +1,157 @@
+"""``selfexpress reproduce``: the paper's tables and figures beside our own."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from selfexpress.cli.reproduction_page import write_page
+from selfexpress.estimators.base import resolve_device
+from selfexpress.experiments.catalogue import EXPERIMENTS, cells_of, experiments
+from selfexpress.experiments.places import default_cache, default_records
+from selfexpress.experiments.runner import (
+    Cell,
+    Context,
+    Experiment,
+    Progress,
+    Results,
+    run_cells,
+)
+from selfexpress.experiments.summary import Summary
+from selfexpress.report.tables import terminal_table
+
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(help="Experiments, or all; without one they are listed."),
+]
+
+
+def reproduce(
+    names: Names = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Runs of each setting: 3, or 1 if quick.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A small version for a CPU, in minutes.")
+    ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Run only cells with NAME=VALUE[,VALUE]; may be repeated."),
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
+    records: Annotated[
+        Path | None,
+        typer.Option(help="Folder of records, read and appended to."),
+    ] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder for features computed from images.")
+    ] = None,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(help="Seconds; start no cell that could end later."),
+    ] = None,
+    show: Annotated[
+        bool, typer.Option("--show", help="Run nothing; show what the records say.")
+    ] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Run nothing; list the cells not yet run.")
+    ] = False,
+    document: Annotated[
+        Path | None,
+        typer.Option(help="Run nothing; write this Markdown page from the records."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, for machines.")
+    ] = False,
+) -> None:
+    """Run experiments of the paper and print its figures beside ours.
+
+    A finished cell (a setting with a seed) is recorded at once and never run again:
+    an interrupted run goes on where it stopped.
+
+    Example: selfexpress reproduce table1 --only n_samples=20,100
+    """
+    results = Results(records or default_records(quick))
+    if document is not None:
+        write_page(document, results)
+        return
+    if not names:
+        _list_experiments()
+        return
+    chosen = experiments(names)
+    n_seeds = seeds or (1 if quick else 3)
+    cells = cells_of(chosen, is_quick=quick, n_seeds=n_seeds, only=only or [])
+    if plan:
+        _print_plan(cells, results)
+        return
+    if not show:
+        context = Context(resolve_device(device), cache or default_cache())
+        progress = run_cells(
+            cells, results, context, time_limit=time_limit, announce=_announce()
+        )
+        _announce()(_report(progress, results))
+    summaries = {e.name: e.summarize(results, quick) for e in chosen}
+    _print(chosen, summaries, as_json=as_json, quick=quick)
+
+
+def _print(
+    chosen: list[Experiment],
+    summaries: dict[str, Summary],
+    *,
+    as_json: bool,
+    quick: bool,
+) -> None:
+    if as_json:
+        plain = {name: summary.plain() for name, summary in summaries.items()}
+        print(json.dumps({"quick": quick, "experiments": plain}))
+        return
+    console = Console(width=None if os.isatty(1) else 160)
+    for experiment in chosen:
+        note = (
+            "quick, not comparable with the paper" if quick else "[paper's in brackets]"
+        )
+        console.print(f"{experiment.name}: {experiment.title}; {note}", markup=False)
+        for table in summaries[experiment.name].tables:
+            console.print(terminal_table(table.title, table.headings, table.rows))
+            for line in table.notes:
+                console.print(line, markup=False, highlight=False)
+        # Remarks are about the full experiment.
+        for line in () if quick else summaries[experiment.name].remarks:
+            console.print(line, markup=False, highlight=False)
+
+
+def _list_experiments() -> None:
+    rows = [(e.name, e.title) for e in EXPERIMENTS.values()]
+    Console().print(terminal_table("Experiments", ("name", "what it shows"), rows))
+
+
+def _print_plan(cells: list[Cell], results: Results) -> None:
+    pending = [cell for cell in cells if not results.has(cell)]
+    for cell in pending:
+        print(f"{cell.task} {cell.label()} seed={cell.seed}")
+    print(f"{len(pending)} of {len(cells)} cells to run")
+
+
+def _report(progress: Progress, results: Results) -> str:
+    text = (
+        f"{progress.n_run} cells run, {progress.n_skipped} were finished before; "
+        f"records in {results.folder}"
+    )
+    if progress.n_failed:
+        text += f"; {progress.n_failed} failed"
+    if progress.n_left:
+        text += f"; {progress.n_left} left for want of time"
+    return text
+
+
+def _announce() -> Callable[[str], None]:
+    console = Console(stderr=True)
+    return lambda line: console.print(
+        line, markup=False, highlight=False, soft_wrap=True
+    )

@@ -1,0 +1,131 @@
+"""Features of the image data sets as the paper makes them, computed once and kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from selfexpress.data.atomic import replacing
+from selfexpress.data.datasets import Dataset, load
+from selfexpress.errors import DataError
+from selfexpress.experiments.presets import ImagePreset
+from selfexpress.experiments.records import checkout
+from selfexpress.experiments.runner import Context
+from selfexpress.features.scattering import Scattering2D
+from selfexpress.features.whitening import Whitening
+from selfexpress.ops.self_expression import unit_rows
+
+_SIDE = 32
+
+
+@dataclass(frozen=True)
+class ImageRows:
+    """Unit rows of a data set, training part first.
+
+    Attributes
+    ----------
+    X : ndarray of shape (N, D), float32
+    labels : ndarray of shape (N,), int64
+    n_first : int
+        Rows of the training part; all rows where there are no parts.
+    """
+
+    X: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    n_first: int
+
+
+def image_rows(preset: ImagePreset, context: Context) -> ImageRows:
+    """Return the features of a data set, or of the random part that a preset names.
+
+    Scattering features are kept in the context's cache; those read last also stay in
+    memory, as consecutive cells use the same.
+    """
+    name = _name(preset)
+    if context.memory.get("name") != name:
+        make = _FEATURES[preset.features]
+        context.memory.update(name=name, rows=make(preset, context))
+    rows = context.memory["rows"]
+    assert isinstance(rows, ImageRows)
+    return rows
+
+
+def _scattering_rows(preset: ImagePreset, context: Context) -> ImageRows:
+    stem = f"{_name(preset)}-{preset.n_components}"
+    kept = [context.cache / f"{stem}-{part}.npy" for part in ("rows", "labels", "size")]
+    if all(path.is_file() for path in kept):
+        X, labels, n_first = (np.load(path) for path in kept)
+        return ImageRows(X, labels, int(n_first))
+    data = load(preset.dataset)
+    assert isinstance(data, Dataset)
+    index, n_first = _part(len(data), preset)
+    X = scattering_features(data.samples[index], preset, device=context.device)
+    rows = ImageRows(X, data.labels[index], n_first)
+    context.cache.mkdir(parents=True, exist_ok=True)
+    arrays: list[NDArray[Any]] = [rows.X, rows.labels, np.array(n_first)]
+    for path, array in zip(kept, arrays, strict=True):
+        with replacing(path) as partial, partial.open("wb") as file:
+            np.save(file, array)
+    return rows
+
+
+def scattering_features(
+    images: NDArray[np.generic], preset: ImagePreset, *, device: torch.device
+) -> NDArray[np.float32]:
+    """Return the paper's features of images: scattering, projection, unit length."""
+    scattering = Scattering2D(J=3, L=8, resize=_SIDE)
+    rows = scattering.fit_transform(torch.from_numpy(images).to(device))
+    projection = Whitening(
+        preset.n_components,
+        center=False,
+        whiten=False,
+        normalize=not preset.center_after,
+    )
+    rows = projection.fit_transform(rows)
+    if preset.center_after:
+        rows = unit_rows(rows - rows.mean(dim=0))
+    features: NDArray[np.float32] = rows.cpu().numpy().astype(np.float32)
+    return features
+
+
+def _encoder_rows(preset: ImagePreset, _: Context) -> ImageRows:
+    """Read the features that ``benchmarks/train_cifar10_encoder.py`` made."""
+    root = checkout()
+    folder = None if root is None else root / "benchmarks" / "features"
+    paths = [] if folder is None else _encoder_files(folder, preset.dataset)
+    if not paths or not all(path.is_file() for path in paths):
+        raise DataError(
+            f"The features of {preset.title} must lie in benchmarks/features of a "
+            "source checkout, but are not there. Clone the repository, or make them "
+            "with benchmarks/train_cifar10_encoder.py."
+        )
+    X, labels = (np.load(path) for path in paths)
+    index, n_first = _part(len(X), preset)
+    rows = unit_rows(torch.from_numpy(X[index].astype(np.float32)))
+    return ImageRows(rows.numpy(), labels[index].astype(np.int64), n_first)
+
+
+_FEATURES = {"scattering": _scattering_rows, "encoder": _encoder_rows}
+
+
+def _name(preset: ImagePreset) -> str:
+    return f"{preset.dataset}-{preset.features}-{preset.n_images or 'all'}"
+
+
+def _encoder_files(folder: Path, dataset: str) -> list[Path]:
+    return [folder / f"{dataset}_{part}.npy" for part in ("features", "labels")]
+
+
+def _part(n_images: int, preset: ImagePreset) -> tuple[NDArray[np.int64], int]:
+    """Return the positions to use, in order, and how many are of the training part."""
+    index = np.arange(n_images)
+    if preset.n_images is not None and preset.n_images < n_images:
+        order = np.random.default_rng(0).permutation(n_images)
+        index = np.sort(order[: preset.n_images])
+    n_first = n_images if preset.n_first is None else preset.n_first
+    return index, int((index < n_first).sum())

@@ -1,0 +1,334 @@
+"""Run the cells of an experiment one by one and keep every result at once.
+
+A cell is one setting with one seed. Its record is on the disk before the next cell
+starts, and a cell whose record is there is not run again: an interrupted run goes on
+where it stopped. Nothing here knows the paper.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+
+from selfexpress.errors import ConfigError, SelfExpressError
+from selfexpress.experiments.records import (
+    append_record,
+    plain,
+    provenance,
+    read_records,
+)
+from selfexpress.experiments.summary import Summary
+
+logger = logging.getLogger(__name__)
+
+Record = dict[str, Any]
+
+
+@dataclass
+class Context:
+    """Where cells compute and keep what later cells can use again.
+
+    Attributes
+    ----------
+    device : torch.device
+    cache : Path
+        Folder of features computed from images.
+    memory : dict
+        What cells of one run share, such as the features read last.
+    """
+
+    device: torch.device
+    cache: Path
+    memory: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a cell found.
+
+    Attributes
+    ----------
+    metrics : dict
+        Plain numbers, lists and dicts of them.
+    seconds : dict of str to float
+        By stage.
+    """
+
+    metrics: dict[str, Any]
+    seconds: dict[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell(ABC):
+    """One setting with one seed; subclasses add the settings as fields.
+
+    Cells with equal settings and seed are the same, whatever experiment lists them:
+    experiments share what they have in common.
+    """
+
+    task: ClassVar[str]
+    seed: int = 0
+
+    @abstractmethod
+    def run(self, context: Context) -> Outcome:
+        """Compute the outcome."""
+
+    @abstractmethod
+    def label(self) -> str:
+        """Say in a few ``name=value`` words which cell this is."""
+
+    def settings(self) -> dict[str, Any]:
+        """Return every setting but the seed, as plain JSON."""
+        values = {key: value for key, value in asdict(self).items() if key != "seed"}
+        result: dict[str, Any] = json.loads(json.dumps(values, default=plain))
+        return result
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or figure of the paper.
+
+    Attributes
+    ----------
+    name : str
+        As typed after ``selfexpress reproduce``.
+    title : str
+    cells : callable
+        From whether to be quick to the cells of seed 0.
+    summarize : callable
+        From results and whether they are the quick ones to tables and plots.
+    """
+
+    name: str
+    title: str
+    cells: Callable[[bool], list[Cell]]
+    summarize: Callable[[Results, bool], Summary]
+
+
+class Results:
+    """The records of a folder, found by a cell's settings.
+
+    Parameters
+    ----------
+    folder : Path
+        With one file of records for each task.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._by_key: dict[str, dict[int, Record]] = {}
+        self._read: set[str] = set()
+
+    def of(self, cell: Cell) -> list[Record]:
+        """Return the records of a cell's settings that succeeded, one for each seed."""
+        return [record for record in self.all_of(cell) if "error" not in record]
+
+    def all_of(self, cell: Cell) -> list[Record]:
+        """Return the records of a cell's settings, also of runs that failed."""
+        self._load(cell.task)
+        by_seed = self._by_key.get(_key(cell.task, cell.settings()), {})
+        return [by_seed[seed] for seed in sorted(by_seed)]
+
+    def has(self, cell: Cell) -> bool:
+        """Return whether a cell has been run, successfully or not."""
+        return any(record["seed"] == cell.seed for record in self.all_of(cell))
+
+    def metric(self, cell: Cell, *path: str) -> tuple[float, ...]:
+        """Return one figure of every seed, found by its path in the metrics."""
+        values = []
+        for record in self.of(cell):
+            value: Any = {**record["metrics"], "seconds": record["seconds"]}
+            for name in path:
+                value = value.get(name) if isinstance(value, Mapping) else None
+            if value is not None:
+                values.append(float(value))
+        return tuple(values)
+
+    def add(self, cell: Cell, record: Record) -> None:
+        """Keep a record, on the disk and in memory."""
+        self._load(cell.task)
+        append_record(self._path(cell.task), record)
+        self._remember(json.loads(json.dumps(record, default=plain)))
+
+    def _path(self, task: str) -> Path:
+        return self.folder / f"{task}.jsonl"
+
+    def _load(self, task: str) -> None:
+        if task not in self._read:
+            self._read.add(task)
+            for record in read_records(self._path(task)):
+                self._remember(record)
+
+    def _remember(self, record: Record) -> None:
+        key = _key(record["task"], record["settings"])
+        self._by_key.setdefault(key, {})[record["seed"]] = record
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run came.
+
+    Attributes
+    ----------
+    n_run, n_skipped, n_failed, n_left : int
+        Cells run now, found finished, ended by an error, and not reached in time.
+    """
+
+    n_run: int
+    n_skipped: int
+    n_failed: int
+    n_left: int
+
+
+def run_cells(
+    cells: Iterable[Cell],
+    results: Results,
+    context: Context,
+    *,
+    time_limit: float | None = None,
+    announce: Callable[[str], None] = logger.info,
+) -> Progress:
+    """Run the cells that have no record yet.
+
+    Parameters
+    ----------
+    cells : iterable of Cell
+    results : Results
+        Where finished cells are found and new ones kept.
+    context : Context
+    time_limit : float, optional
+        Seconds; no cell is started that could end after it, judged by the longest one
+        so far.
+    announce : callable
+        Told in a line about every cell.
+
+    Returns
+    -------
+    Progress
+    """
+    start, longest = time.perf_counter(), 0.0
+    wanted = list(dict.fromkeys(cells))
+    pending = [cell for cell in wanted if not results.has(cell)]
+    n_run = n_failed = 0
+    for cell in pending:
+        elapsed = time.perf_counter() - start
+        if time_limit is not None and elapsed + longest > time_limit:
+            break
+        record = run_cell(cell, context)
+        results.add(cell, record)
+        longest = max(longest, record["seconds"]["cell"])
+        n_run += 1
+        n_failed += "error" in record
+        announce(_line(cell, record, n_run, len(pending)))
+    return Progress(n_run, len(wanted) - len(pending), n_failed, len(pending) - n_run)
+
+
+def run_cell(cell: Cell, context: Context) -> Record:
+    """Run one cell and return its record; an error of ours is its result."""
+    record: Record = {
+        "task": cell.task,
+        "seed": cell.seed,
+        "settings": cell.settings(),
+        **provenance(context.device),
+    }
+    start = time.perf_counter()
+    seconds: dict[str, float] = {}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            outcome = cell.run(context)
+        except SelfExpressError as error:
+            record["error"] = str(error)
+        else:
+            record["metrics"], seconds = outcome.metrics, outcome.seconds
+    record["seconds"] = {**seconds, "cell": time.perf_counter() - start}
+    record["warnings"] = sorted({str(warning.message) for warning in caught})
+    return record
+
+
+def with_seeds(cells: Sequence[Cell], n_seeds: int) -> list[Cell]:
+    """Return every cell with seeds 0 to ``n_seeds - 1``, all of one seed together."""
+    return [replace(cell, seed=seed) for seed in range(n_seeds) for cell in cells]
+
+
+def select(cells: Iterable[Cell], only: Sequence[str]) -> list[Cell]:
+    """Return the cells whose settings have the values asked for.
+
+    Parameters
+    ----------
+    cells : iterable of Cell
+    only : sequence of str
+        Each ``name=value`` or ``name=value,value``. All must hold; a cell without such
+        a setting does not match.
+    """
+    wanted = [_parse_condition(text) for text in only]
+    known = list(cells)
+    for name, _ in wanted:
+        if not any(name in _flat(cell) for cell in known):
+            names = sorted({key for cell in known for key in _flat(cell)})
+            raise ConfigError(
+                f"--only must name a setting of the experiment, got {name!r}. Use one "
+                f"of {', '.join(names)}."
+            )
+    return [
+        cell
+        for cell in known
+        if all(_flat(cell).get(name) in values for name, values in wanted)
+    ]
+
+
+@contextmanager
+def stage(seconds: dict[str, float], name: str) -> Iterator[None]:
+    """Add the seconds of a stage to ``seconds``, waiting for a GPU at its end."""
+    start = time.perf_counter()
+    yield
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    seconds[name] = seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+def _key(task: str, settings: Mapping[str, Any]) -> str:
+    return json.dumps([task, settings], sort_keys=True)
+
+
+def _line(cell: Cell, record: Record, n_done: int, n_pending: int) -> str:
+    end = f"failed: {record['error']}" if "error" in record else "done"
+    return (
+        f"[{n_done}/{n_pending}] {cell.task} {cell.label()} seed={cell.seed} "
+        f"{record['seconds']['cell']:.1f} s {end}"
+    )
+
+
+def _flat(cell: Cell) -> dict[str, str]:
+    """Return settings of any depth by name as text; the cell's own win over others."""
+    return {**_flattened(cell.settings()), "seed": str(cell.seed), "task": cell.task}
+
+
+def _flattened(settings: Mapping[str, Any]) -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for value in settings.values():
+        flat |= _flattened(value) if isinstance(value, dict) else {}
+    plain_values = (
+        (name, value) for name, value in settings.items() if not isinstance(value, dict)
+    )
+    return flat | {name: str(value) for name, value in plain_values}
+
+
+def _parse_condition(text: str) -> tuple[str, set[str]]:
+    name, equals, values = text.partition("=")
+    if not equals or not name or not values:
+        raise ConfigError(
+            f"--only must read name=value or name=value,value, got {text!r}. Use for "
+            "example dataset=mnist."
+        )
+    return name, set(values.split(","))

@@ -1,0 +1,186 @@
+"""What an experiment shows: tables and plots as plain data, drawn by others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number of a table: ours over seeds, and the paper's.
+
+    Attributes
+    ----------
+    ours : tuple of float
+        One value a seed; empty if not run.
+    paper : float, optional
+    digits : int
+        Decimals shown.
+    mark : str
+        Behind the paper's value, explained by a note of the table.
+    """
+
+    ours: tuple[float, ...]
+    paper: float | None = None
+    digits: int = 3
+    mark: str = ""
+
+    def __str__(self) -> str:
+        """Ours as mean and standard deviation, then the paper's value in brackets."""
+        parts = [self._ours()] if self.ours or self.paper is None else []
+        if self.paper is not None:
+            parts.append(f"[{self.paper:.{self.digits}f}{self.mark}]")
+        return " ".join(parts)
+
+    def _ours(self) -> str:
+        if not self.ours:
+            return "-"
+        text = f"{np.mean(self.ours):.{self.digits}f}"
+        if len(self.ours) > 1:
+            text += f" ± {np.std(self.ours, ddof=1):.{self.digits}f}"
+        return text
+
+    def difference(self) -> float:
+        """Return our mean less the paper's value; NaN where there is no such thing."""
+        if not self.ours or self.paper is None:
+            return float("nan")
+        return float(np.mean(self.ours)) - self.paper
+
+    def is_different(self) -> bool:
+        """Return whether the paper's value is no likely draw of ours.
+
+        It counts as one draw: beyond three standard deviations of ours, and more than
+        the last decimal shown. A mark says that the paper's value is wrong.
+        """
+        if len(self.ours) < 2 or self.paper is None or self.mark:
+            return False
+        spread = 3 * float(np.std(self.ours, ddof=1))
+        return abs(self.difference()) > max(spread, 10.0**-self.digits)
+
+    def plain(self) -> dict[str, object]:
+        """Return what a machine reads."""
+        return {
+            "mean": float(np.mean(self.ours)) if self.ours else None,
+            "standard_deviation": (
+                float(np.std(self.ours, ddof=1)) if len(self.ours) > 1 else None
+            ),
+            "seeds": len(self.ours),
+            "paper": self.paper,
+        }
+
+
+Row = tuple[str | Figure, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of texts and figures under headings.
+
+    ``is_compared`` says whether ours ought to be like the paper's, as seconds of other
+    machines ought not.
+    """
+
+    title: str
+    headings: tuple[str, ...]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+    is_compared: bool = True
+
+    def differences(self) -> list[str]:
+        """Say which figures differ from the paper's by more than seeds explain."""
+        if not self.is_compared:
+            return []
+        return [
+            f"{self._place(row)}, {heading}: {entry.difference():+.{entry.digits}f}"
+            for row in self.rows
+            for heading, entry in zip(self.headings, row, strict=True)
+            if isinstance(entry, Figure) and entry.is_different()
+        ]
+
+    def _place(self, row: Row) -> str:
+        return " ".join(entry for entry in row if isinstance(entry, str) and entry)
+
+    def plain(self) -> dict[str, object]:
+        """Return what a machine reads."""
+        return {
+            "title": self.title,
+            "rows": [
+                {
+                    heading: value.plain() if isinstance(value, Figure) else value
+                    for heading, value in zip(self.headings, row, strict=True)
+                }
+                for row in self.rows
+            ],
+            "notes": list(self.notes),
+            "differences": self.differences(),
+        }
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve: y over x, with the spread over seeds where there is one."""
+
+    name: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    spread: tuple[float, ...] = ()
+    is_paper: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Curves on common axes."""
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: tuple[Line, ...]
+    log_x: bool = False
+    log_y: bool = False
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Panels, or pictures with a caption each, in rows of ``n_columns``."""
+
+    name: str
+    panels: tuple[Panel, ...] = ()
+    pictures: tuple[tuple[str, NDArray[np.uint8]], ...] = ()
+    n_columns: int = 3
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All that is shown of an experiment, with remarks in the order they are read."""
+
+    tables: tuple[Table, ...] = ()
+    plots: tuple[Plot, ...] = ()
+    remarks: tuple[str, ...] = field(default=())
+
+    def plain(self) -> dict[str, object]:
+        """Return what a machine reads: the tables."""
+        return {"tables": [table.plain() for table in self.tables]}
+
+
+def line_over_seeds(
+    name: str, x: Sequence[float], curves: Sequence[Sequence[float]]
+) -> Line:
+    """Return the mean of several curves over the same ``x``, and their deviation."""
+    values = np.asarray(curves, dtype=np.float64)  # (seeds, points)
+    spread = values.std(axis=0, ddof=1) if len(values) > 1 else ()
+    return Line(name, tuple(x), tuple(values.mean(axis=0)), tuple(spread))
+
+
+def line_of_points(name: str, points: Sequence[tuple[float, Sequence[float]]]) -> Line:
+    """Return the mean over seeds at every x, and the deviation."""
+    values = [np.asarray(y, dtype=np.float64) for _, y in points]
+    return Line(
+        name,
+        tuple(x for x, _ in points),
+        tuple(float(y.mean()) for y in values),
+        tuple(float(y.std(ddof=1)) if len(y) > 1 else 0.0 for y in values),
+    )

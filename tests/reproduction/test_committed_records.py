@@ -1,0 +1,93 @@
+"""What the committed records of full runs must show; skipped where there are none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from selfexpress.cli.reproduction_page import write_page
+from selfexpress.experiments import ablations, algorithms, table1, table3
+from selfexpress.experiments.records import checkout
+from selfexpress.experiments.runner import Results
+
+FOLDER = checkout() / "benchmarks" / "records" / "reproduction"
+# Largest gap of SENet to the optimum, by points of a subspace.
+GAPS = {20: 0.001, 100: 0.001, 200: 0.001, 1000: 0.015, 2000: 0.05}
+
+
+@pytest.fixture(scope="module")
+def results() -> Results:
+    return Results(FOLDER)
+
+
+def values(results: Results, cell, *path) -> tuple[float, ...]:
+    """Return a metric of at least three seeds."""
+    found = results.metric(cell, *path)
+    if len(found) < 3:
+        pytest.skip("fewer than three seeds are recorded")
+    return found
+
+
+def test_the_page_is_what_the_records_say(results, tmp_path):
+    page = tmp_path / "reproduction.md"
+    write_page(page, results)
+    committed = checkout() / "docs" / "reproduction.md"
+    assert committed.read_text() == page.read_text(), (
+        "run `selfexpress reproduce --document docs/reproduction.md`"
+    )
+    for picture in tmp_path.glob("images/*"):
+        assert (committed.parent / "images" / picture.name).is_file()
+
+
+@pytest.mark.parametrize("n_samples", GAPS)
+def test_table_1_comes_near_the_optimum_and_never_below_it(n_samples, results):
+    gaps = values(results, table1.cell(n_samples, False), "gap")
+    assert min(gaps) >= 0
+    assert max(gaps) <= GAPS[n_samples]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "least"), [("mnist", 0.96), ("fashion-mnist", 0.65), ("cifar10", 0.70)]
+)
+def test_table_3_reaches_its_accuracies(dataset, least, results):
+    cell = table3.cell(dataset, "senet", False)
+    assert np.mean(values(results, cell, "full", "accuracy")) >= least
+
+
+def accuracy(results: Results, grid, value: str) -> float:
+    cell = grid(False)[value]
+    return float(np.mean(values(results, cell, "full", "accuracy")))
+
+
+def test_the_threshold_helps(results):
+    grid = ablations._threshold
+    assert accuracy(results, grid, "with") > accuracy(results, grid, "without")
+
+
+def test_width_helps(results):
+    grid = ablations._width
+    assert accuracy(results, grid, "1024") > accuracy(results, grid, "8")
+
+
+def test_three_layers_are_enough(results):
+    grid = ablations._depth
+    three, four = accuracy(results, grid, "3"), accuracy(results, grid, "4")
+    assert four <= three + 0.02
+
+
+def test_algorithm_2_is_flat_in_memory_and_as_accurate(results):
+    def mean(algorithm: str, size: int, *path: str) -> float:
+        cell = algorithms.cell(algorithm, size, False)
+        return float(np.mean(values(results, cell, *path)))
+
+    sizes = algorithms.sizes(False)
+    first, last = (
+        mean("two_pass", size, "peak_bytes") for size in sizes[:: len(sizes) - 1]
+    )
+    # The rows themselves are kept, at most in three copies of 500 numbers.
+    assert last - first <= 3 * 4 * 500 * (sizes[-1] - sizes[0])
+    for size in sizes:
+        first, second = (
+            mean(name, size, "test", "accuracy") for name in ("naive", "two_pass")
+        )
+        assert abs(first - second) <= 0.05

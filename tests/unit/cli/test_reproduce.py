@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import sys
+from dataclasses import replace
+
+import pytest
+
+from selfexpress import cli
+from selfexpress.experiments import __main__ as experiments_main
+from selfexpress.experiments import figure2, table1, table3
+from selfexpress.experiments.catalogue import EXPERIMENTS
+from selfexpress.experiments.presets import FIRST_EXPERIMENT, SYNTHETIC
+from selfexpress.experiments.runner import Results
+
+# The function of the same name hides the module.
+BENCH = importlib.import_module("selfexpress.cli.bench")
+TINY = {"hidden_sizes": (32,), "n_embedding": 32, "max_iter": 40, "n_init": 2}
+
+
+@pytest.fixture
+def call(monkeypatch, capfd):
+    """Run the command line; return its exit code, stdout and stderr."""
+
+    def run(*arguments) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["selfexpress", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        out, err = capfd.readouterr()
+        return int(stop.value.code or 0), out, err
+
+    return run
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """Shrink the synthetic experiments until they take a second."""
+    monkeypatch.setattr(table1, "SYNTHETIC", replace(SYNTHETIC, **TINY))
+    monkeypatch.setattr(table1, "POINTS_PER_SUBSPACE", (10, 20))
+    monkeypatch.setattr(
+        figure2,
+        "cell",
+        lambda _: figure2.CurveCell(
+            recipe=replace(FIRST_EXPERIMENT, **TINY),
+            steps=(20, 40),
+            n_samples=12,
+            has_pictures=True,
+        ),
+    )
+
+
+def test_the_paper_stands_beside_ours_and_nothing_runs_twice(call, tiny, tmp_path):
+    options = ("--records", tmp_path, "--device", "cpu", "--seeds", 2)
+    code, out, err = call("reproduce", "table1", *options)
+    assert code == 0
+    assert len(re.findall(r"equivalence n_samples=\d+ .* done", err)) == 4
+    assert "4 cells run, 0 were finished before" in err
+    assert "±" in out
+    code, out, err = call("reproduce", "table1", *options, "--json")
+    assert "0 cells run, 4 were finished before" in err
+    tables = json.loads(out)["experiments"]["table1"]["tables"]
+    row = tables[0]["rows"][0]
+    assert row["method"] == "EnSC"
+    assert row["L"]["seeds"] == 2
+    assert row["L"]["mean"] < tables[0]["rows"][1]["L"]["mean"]
+
+
+def test_a_part_can_be_run_and_planned(call, tiny, tmp_path):
+    options = ("--records", tmp_path, "--device", "cpu", "--only", "n_samples=10")
+    code, _, err = call("reproduce", "table1", *options, "--seeds", 1)
+    assert code == 0
+    assert "1 cells run" in err
+    _, out, _ = call("reproduce", "table1", "--records", tmp_path, "--plan")
+    assert out.splitlines()[-1] == "5 of 6 cells to run"
+    _, out, _ = call("reproduce", "table1", "--records", tmp_path, "--show")
+    assert "EnSC" in out
+
+
+def test_the_page_is_made_from_the_records(call, tiny, tmp_path):
+    options = ("--records", tmp_path / "records", "--device", "cpu", "--seeds", 1)
+    assert call("reproduce", "figure2", "table1", *options)[0] == 0
+    page = tmp_path / "page.md"
+    code, _, _ = call(
+        "reproduce", "--records", tmp_path / "records", "--document", page
+    )
+    assert code == 0
+    text = page.read_text()
+    for name in EXPERIMENTS:
+        assert f"## {name}\n" in text
+    assert text.count("Not run yet.") == len(EXPERIMENTS) - 2
+    assert "[135.127]" in text.split("## table1")[1]
+    assert "![figure2](images/figure2.png)" in text
+    picture = (tmp_path / "images" / "figure2.png").read_bytes()
+    assert picture.startswith(b"\x89PNG")
+
+
+def test_experiments_and_benchmarks_are_listed(call):
+    code, out, _ = call("reproduce")
+    assert code == 0
+    assert all(name in out for name in EXPERIMENTS)
+    code, out, _ = call("bench")
+    assert code == 0
+    assert "scattering" in out
+    assert "first-experiment" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("reproduce", "table9"), "experiment must be one of 'all', 'figure2'"),
+        (("reproduce", "table1", "--only", "n_sample=3"), "name a setting"),
+        (("reproduce", "table1", "--only", "n_samples=3"), "leaves none"),
+        (("reproduce", "table1", "--device", "tpu"), "device must"),
+        (("reproduce", "--document", "gone/page.md"), "folder gone must exist"),
+        (("bench", "nothing"), "benchmark must be one of"),
+    ],
+)
+def test_what_does_not_exist_is_one_line_and_exit_code_two(
+    arguments, message, call, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = call(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+def test_benchmarks_get_their_options(call, monkeypatch, tmp_path):
+    script = tmp_path / "bench_echo.py"
+    script.write_text('"""Echo."""\nimport sys\nprint(sys.argv[1:])\nsys.exit(3)\n')
+    monkeypatch.setattr(BENCH, "find_benchmarks", lambda: {"echo": script})
+    code, out, _ = call("bench", "echo", "--quick", "--rows", 5)
+    assert code == 3
+    assert out.strip() == "['--quick', '--rows', '5']"
+
+
+def test_every_benchmark_has_a_quick_version():
+    for path in BENCH.find_benchmarks().values():
+        assert "--quick" in path.read_text(), path.name
+
+
+def test_an_installation_without_benchmarks_says_so(call, monkeypatch):
+    monkeypatch.setattr(BENCH, "checkout", lambda: None)
+    code, _, err = call("bench")
+    assert code == 2
+    assert "Clone the repository" in err
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("quick", [False, True])
+def test_every_experiment_can_be_summarised_without_results(name, quick, tmp_path):
+    experiment = EXPERIMENTS[name]
+    cells = experiment.cells(quick)
+    assert cells
+    assert len(set(cells)) == len(cells)
+    for table in experiment.summarize(Results(tmp_path), quick).tables:
+        assert all(len(row) == len(table.headings) for row in table.rows)
+
+
+def test_emnist_is_run_only_where_its_files_are(monkeypatch, tmp_path):
+    def cells_of_emnist() -> list[str]:
+        listed = (c.settings() for c in table3.cells(False))
+        return [c for c in listed if c["preset"]["dataset"] == "emnist-lower"]
+
+    monkeypatch.setenv("SELFEXPRESS_DATA", str(tmp_path))
+    assert cells_of_emnist() == []
+    tables = table3.summarize(Results(tmp_path), False).tables
+    (emnist,) = (table for table in tables if table.title.startswith("EMNIST"))
+    assert emnist.notes[0].startswith("Not run here")
+    assert str(emnist.rows[-1][1]) == "[0.721]"
+    monkeypatch.setattr(table3, "locate", lambda _: tmp_path)
+    assert len(cells_of_emnist()) == len(table3.METHODS)
+
+
+def test_cells_run_without_the_command_line_too(tiny, tmp_path, caplog):
+    arguments = ["table1", "--records", str(tmp_path), "--device", "cpu"]
+    with caplog.at_level("INFO", logger="selfexpress.experiments"):
+        experiments_main.main([*arguments, "--seeds", "1"])
+    assert "equivalence n_samples=20" in caplog.text
+    assert len(Results(tmp_path).of(table1.cell(20, False))) == 1

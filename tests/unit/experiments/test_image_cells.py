@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import dataset_files
+import numpy as np
+import pytest
+import torch
+
+from selfexpress.data import datasets, registry
+from selfexpress.data.synthetic import make_subspaces
+from selfexpress.errors import DataError
+from selfexpress.experiments import inputs
+from selfexpress.experiments.algorithms import AlgorithmCell
+from selfexpress.experiments.images import (
+    ImageCell,
+    MethodCell,
+    method_settings,
+    senet_cell,
+)
+from selfexpress.experiments.inputs import ImageRows, image_rows, scattering_features
+from selfexpress.experiments.methods import METHODS, make_method
+from selfexpress.experiments.presets import (
+    CIFAR10,
+    EMNIST,
+    IMAGES,
+    MNIST,
+    ImagePreset,
+    Recipe,
+)
+from selfexpress.experiments.records import checkout
+from selfexpress.experiments.runner import Context, Outcome, run_cell
+from selfexpress.features.scattering import Scattering2D
+from selfexpress.metrics import clustering_accuracy
+
+SMALL = Recipe(
+    gamma=50.0,
+    hidden_sizes=(128,),
+    n_embedding=128,
+    max_iter=200,
+    n_nonzero=50,
+    affinity="symmetric",
+    n_init=2,
+)
+PRESET = ImagePreset("toy", "Toy", n_clusters=3, recipe=SMALL, n_train=60, n_first=90)
+
+
+@pytest.fixture
+def context(tmp_path, seed) -> Context:
+    """Rows of three subspaces in place of images, the last 30 of them for a test."""
+    data = make_subspaces(
+        3, dimension=2, n_features=20, n_samples=40, random_state=seed
+    )
+    order = np.random.default_rng(seed).permutation(len(data.X))
+    rows = ImageRows(data.X[order].astype(np.float32), data.labels[order], 90)
+    context = Context(torch.device("cpu"), tmp_path)
+    context.memory.update(name=inputs._name(PRESET), rows=rows)
+    return context
+
+
+def test_one_network_is_scored_on_training_test_and_all_rows(context, seed):
+    cell = ImageCell(
+        preset=PRESET, n_train=60, look_at=(60, 200), look_at_all=(60,), seed=seed
+    )
+    outcome = cell.run(context)
+    found = outcome.metrics
+    for part in ("train", "test", "full", "predict"):
+        assert found[part]["accuracy"] >= 0.9
+    # The last look sees the network that the result has.
+    for part in ("train", "full"):
+        curve = found[f"curve_{part}"]
+        assert [look["step"] for look in curve] == [60, 200]
+        assert curve[1]["sre"] == pytest.approx(found[part]["sre"], rel=1e-4)
+        assert curve[1]["sre"] < curve[0]["sre"]
+    assert len(found["history"]["step"]) == 200
+    assert found["estimator"]["max_iter"] == 200
+    for stage in ("training", "inference", "affinity", "spectral", "predict"):
+        assert outcome.seconds[stage] > 0
+
+
+def test_without_the_threshold_no_coefficient_is_cut_off(context, seed):
+    cell = ImageCell(preset=PRESET, n_train=60, learn_threshold=False, seed=seed)
+    thresholds = cell.run(context).metrics["history"]["threshold"]
+    # The history holds what a step made of it; training always starts from 0 again.
+    assert max(map(abs, thresholds)) <= 2 * SMALL.learning_rate
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "senet"])
+def test_other_methods_run_on_the_same_rows(method, context, seed):
+    # Warnings about disconnected graphs, which pure subspaces give, are recorded.
+    record = run_cell(MethodCell(preset=PRESET, method=method, seed=seed), context)
+    rows = context.memory["rows"]
+    model = make_method(method, 3, seed=seed, **method_settings(method, PRESET))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        labels = model.fit_predict(rows.X)
+    assert record["metrics"]["accuracy"] == clustering_accuracy(labels, rows.labels)
+    assert record["seconds"]["total"] > 0
+    has_graph = method not in ("k-means", "spectral")
+    assert ("wrong_edges" in record["metrics"]) == has_graph
+
+
+@pytest.mark.parametrize("dataset", IMAGES)
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "senet"])
+def test_settings_of_every_method_are_known_to_it(method, dataset):
+    settings = method_settings(method, IMAGES[dataset])
+    model = make_method(method, 10, seed=0, **settings)
+    assert model.get_params().items() >= settings.items()
+
+
+def test_both_algorithms_reach_the_same_accuracy_and_are_measured(context, seed):
+    def run(algorithm: str) -> Outcome:
+        recipe = replace(SMALL, algorithm=algorithm, block_size=25)
+        preset = replace(PRESET, recipe=recipe)
+        return AlgorithmCell(preset=preset, n_train=60, seed=seed).run(context)
+
+    naive, two_pass = run("naive").metrics, run("two_pass").metrics
+    assert naive["step_milliseconds"] > 0
+    assert two_pass["peak_bytes"] >= 0
+    assert naive["objective"] == pytest.approx(two_pass["objective"], rel=0.02)
+    assert naive["test"]["accuracy"] == pytest.approx(
+        two_pass["test"]["accuracy"], abs=0.07
+    )
+
+
+def test_learning_curves_are_part_of_the_cell_of_2000_images():
+    assert senet_cell("cifar10", 2000, False).look_at[-1] == CIFAR10.recipe.max_iter
+    assert senet_cell("cifar10", 2000, False).look_at_all == (5000, 20_000)
+    assert senet_cell("mnist", 2000, False).look_at_all == ()
+    assert senet_cell("mnist", 5000, False).look_at == ()
+
+
+def test_emnist_is_read_and_made_features_of(tmp_path, seed, monkeypatch):
+    written = dataset_files.write_emnist(tmp_path, seed)
+    specs = {**registry.SPECS, "emnist-lower": written.spec}
+    monkeypatch.setattr(datasets, "SPECS", specs)
+    monkeypatch.setenv("SELFEXPRESS_DATA", str(tmp_path))
+    preset = replace(EMNIST, n_components=20)
+    context = Context(torch.device("cpu"), tmp_path / "cache")
+    rows = image_rows(preset, context)
+    truth = np.concatenate([written.labels["train"], written.labels["test"]])
+    assert (rows.labels == truth).all()
+    assert rows.X.shape == (len(truth), 20)
+    assert rows.n_first == len(truth)
+    np.testing.assert_allclose(np.linalg.norm(rows.X, axis=1), 1, rtol=1e-5)
+
+    def gone(*arguments, **keywords):
+        raise AssertionError("features that are in the cache need no images")
+
+    monkeypatch.setattr(inputs, "load", gone)
+    again = image_rows(preset, Context(torch.device("cpu"), tmp_path / "cache"))
+    assert (again.X == rows.X).all()
+    assert again.n_first == rows.n_first
+
+
+def test_features_are_scattering_projected_without_centring(seed):
+    images = np.random.default_rng(seed).integers(0, 256, (30, 28, 28), dtype=np.uint8)
+    preset = replace(MNIST, n_components=12)
+    found = scattering_features(images, preset, device=torch.device("cpu"))
+    maps = Scattering2D(J=3, L=8, resize=32).fit_transform(images).astype(np.float64)
+    _, _, axes = np.linalg.svd(maps, full_matrices=False)
+    expected = maps @ axes[:12].T
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    # Axes have no sign of their own; inner products of rows do not depend on it.
+    np.testing.assert_allclose(found @ found.T, expected @ expected.T, atol=1e-4)
+
+
+def test_a_quick_part_keeps_training_images_first(data_folder, tmp_path):
+    preset = replace(MNIST, n_images=40, n_components=10)
+    rows = image_rows(preset, Context(torch.device("cpu"), tmp_path))
+    index, n_first = inputs._part(70_000, preset)
+    assert rows.n_first == n_first == (index < 60_000).sum()
+    assert (rows.labels == datasets.load("mnist").labels[index]).all()
+
+
+def test_labels_beside_the_encoder_features_are_those_of_the_images(data_folder):
+    rows = image_rows(CIFAR10, Context(torch.device("cpu"), data_folder))
+    truth = np.load(data_folder / "cifar10" / "labels.npy")
+    assert (rows.labels == truth).all()
+    assert rows.X.shape == (60_000, 128)
+    np.testing.assert_allclose(np.linalg.norm(rows.X, axis=1), 1, rtol=1e-5)
+
+
+def test_missing_encoder_features_are_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(inputs, "checkout", lambda: tmp_path)
+    with pytest.raises(DataError, match=r"must lie in benchmarks/features"):
+        image_rows(CIFAR10, Context(torch.device("cpu"), tmp_path))
+    assert checkout() is not None

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from selfexpress.errors import DataError
+from selfexpress.experiments import records
+
+
+def test_lines_come_back_in_order_and_survive_a_line_cut_short(tmp_path):
+    path = tmp_path / "folder" / "cells.jsonl"
+    records.append_record(path, {"n": 1})
+    with path.open("a") as file:
+        file.write('{"n": 2, "met')  # what a crash leaves
+    records.append_record(path, {"n": 3})
+    assert [record["n"] for record in records.read_records(path)] == [1, 3]
+
+
+def test_a_line_that_is_no_record_is_named(tmp_path):
+    path = tmp_path / "cells.jsonl"
+    path.write_text('{"n": 1}\n[1, 2]\n')
+    with pytest.raises(DataError, match="line 2 is not"):
+        records.read_records(path)
+
+
+def test_no_file_holds_no_records(tmp_path):
+    assert records.read_records(tmp_path / "none.jsonl") == []
+
+
+@dataclass(frozen=True)
+class Pair:
+    first: int
+    second: float
+
+
+def test_records_hold_plain_values(tmp_path):
+    results = {
+        "array": np.arange(3),
+        "scalar": np.float32(0.5),
+        "tensor": torch.ones(2),
+        "place": Path("/some/where/file.npy"),
+        "device": torch.device("cpu"),
+        "pair": Pair(1, 2.0),
+    }
+    path = records.write_record("claim", results, {"a": 1}, seed=3, folder=tmp_path)
+    record = json.loads(path.read_text())
+    assert record["results"] == {
+        "array": [0, 1, 2],
+        "scalar": 0.5,
+        "tensor": [1.0, 1.0],
+        "place": "file.npy",
+        "device": "cpu",
+        "pair": {"first": 1, "second": 2.0},
+    }
+    assert record["seed"] == 3
+    assert record["config"] == {"a": 1}
+    assert record["versions"]["numpy"] == np.__version__
+    assert path.name.startswith(f"claim_cpu{record['hardware']['cores']}_2")
+
+
+def test_commands_carry_no_folder_of_this_machine(monkeypatch):
+    words = ["/bin/selfexpress", "reproduce", "table1", "--records", "/home/me/out"]
+    monkeypatch.setattr(sys, "argv", words)
+    assert records.command_line() == "selfexpress reproduce table1 --records out"
+    script = records.checkout() / "benchmarks" / "bench_ensc.py"
+    monkeypatch.setattr(sys, "argv", [str(script), "--quick"])
+    assert records.command_line() == "python benchmarks/bench_ensc.py --quick"
+
+
+@pytest.mark.parametrize(
+    ("machine", "slug"),
+    [
+        ({"device": "cuda", "name": "NVIDIA H200"}, "h200"),
+        ({"device": "cuda", "name": "NVIDIA GeForce RTX 4090"}, "rtx-4090"),
+        ({"device": "cpu", "name": "2 cores", "cores": 2}, "cpu2"),
+    ],
+)
+def test_hardware_has_a_short_name(machine, slug):
+    assert records.hardware_slug(machine) == slug
+
+
+def test_a_copy_without_history_takes_its_commit_from_the_environment(monkeypatch):
+    monkeypatch.setattr(records, "_git", lambda *_: None)
+    monkeypatch.setenv("SELFEXPRESS_COMMIT", "abc123")
+    assert records.commit() == {"commit": "abc123", "dirty": None}
+
+
+def test_benchmarks_share_the_record_and_keep_their_folder(tmp_path):
+    folder = records.checkout() / "benchmarks"
+    code = (
+        "import record, pathlib; "
+        f"path = record.write_record('c', {{'t': record.timed(lambda: 0, 3)}}, {{}}, "
+        f"seed=0, folder=pathlib.Path({str(tmp_path)!r})); print(path); "
+        "print(record.RECORDS.name)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True
+    )
+    path, name = done.stdout.split()
+    timing = json.loads(Path(path).read_text())["results"]["t"]
+    assert len(timing["seconds"]) == 3
+    assert timing["median"] == sorted(timing["seconds"])[1]
+    assert name == "records"

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+import torch
+
+from selfexpress.errors import ConfigError, DataError
+from selfexpress.experiments.images import senet_cell
+from selfexpress.experiments.presets import Recipe
+from selfexpress.experiments.runner import (
+    Cell,
+    Context,
+    Outcome,
+    Results,
+    run_cells,
+    select,
+    stage,
+    with_seeds,
+)
+
+SHORT = Recipe(max_iter=7)
+RUNS: list[tuple[int, int]] = []
+
+
+@dataclass(frozen=True, kw_only=True)
+class Square(Cell):
+    """A cell whose result is known: its number's square, plus the seed."""
+
+    task: ClassVar[str] = "squares"
+    number: int
+    recipe: Recipe = SHORT
+
+    def label(self) -> str:
+        return f"number={self.number}"
+
+    def run(self, context: Context) -> Outcome:
+        RUNS.append((self.number, self.seed))
+        if self.number == 13:
+            raise DataError("13 is refused.")
+        if self.number == 17:
+            warnings.warn("17 is doubtful", stacklevel=1)
+        square = self.number**2 + self.seed
+        return Outcome({"part": {"square": square}}, {"thinking": 0.25})
+
+
+@pytest.fixture
+def context(tmp_path) -> Context:
+    RUNS.clear()
+    return Context(torch.device("cpu"), tmp_path / "cache")
+
+
+def test_results_are_found_by_settings_for_all_seeds(tmp_path, context):
+    cells = with_seeds([Square(number=2), Square(number=3)], 2)
+    assert [(c.number, c.seed) for c in cells] == [(2, 0), (3, 0), (2, 1), (3, 1)]
+    progress = run_cells(cells, Results(tmp_path), context)
+    assert (progress.n_run, progress.n_skipped, progress.n_left) == (4, 0, 0)
+    again = Results(tmp_path)
+    assert again.metric(Square(number=3), "part", "square") == (9, 10)
+    assert again.metric(Square(number=3), "seconds", "thinking") == (0.25, 0.25)
+    assert again.metric(Square(number=3), "part", "cube") == ()
+    assert again.metric(Square(number=4), "part", "square") == ()
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, context, monkeypatch):
+    cells = with_seeds([Square(number=n) for n in (2, 3, 4)], 1)
+
+    def interrupted(self, _):
+        raise KeyboardInterrupt
+
+    original = Square.run
+    run_cells(cells[:1], Results(tmp_path), context)
+    monkeypatch.setattr(Square, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_cells(cells, Results(tmp_path), context)
+    monkeypatch.setattr(Square, "run", original)
+    progress = run_cells(cells, Results(tmp_path), context)
+    assert (progress.n_run, progress.n_skipped) == (2, 1)
+    assert RUNS == [(2, 0), (3, 0), (4, 0)]
+
+
+def test_a_changed_setting_is_another_cell(tmp_path, context):
+    run_cells([Square(number=2)], Results(tmp_path), context)
+    changed = Square(number=2, recipe=Recipe(max_iter=8))
+    assert not Results(tmp_path).has(changed)
+    assert run_cells([changed], Results(tmp_path), context).n_run == 1
+
+
+def test_the_same_cell_listed_twice_runs_once(tmp_path, context):
+    run_cells([Square(number=2), Square(number=2)], Results(tmp_path), context)
+    assert RUNS == [(2, 0)]
+
+
+def test_an_error_is_a_result_and_does_not_stop_the_run(tmp_path, context):
+    cells = [Square(number=13), Square(number=5)]
+    lines: list[str] = []
+    results = Results(tmp_path)
+    progress = run_cells(cells, results, context, announce=lines.append)
+    assert (progress.n_run, progress.n_failed) == (2, 1)
+    assert "failed: 13 is refused." in lines[0]
+    assert results.of(Square(number=13)) == []
+    assert results.all_of(Square(number=13))[0]["error"] == "13 is refused."
+    assert run_cells(cells, Results(tmp_path), context).n_run == 0
+
+
+def test_a_record_names_command_machine_and_warnings(tmp_path, context):
+    results = Results(tmp_path)
+    run_cells([Square(number=17)], results, context)
+    (record,) = results.of(Square(number=17))
+    assert record["settings"]["recipe"]["max_iter"] == 7
+    assert record["warnings"] == ["17 is doubtful"]
+    for name in ("date", "command", "commit", "dirty", "hardware", "versions", "seed"):
+        assert name in record
+    assert record["seconds"]["cell"] >= 0
+
+
+def test_no_cell_starts_that_could_end_after_the_limit(tmp_path, context, monkeypatch):
+    def slow(self, _):
+        time.sleep(0.05)
+        return Outcome({}, {})
+
+    monkeypatch.setattr(Square, "run", slow)
+    cells = [Square(number=n) for n in range(100)]
+    start = time.perf_counter()
+    progress = run_cells(cells, Results(tmp_path), context, time_limit=0.4)
+    assert time.perf_counter() - start < 1
+    assert 1 <= progress.n_run < 10
+    assert progress.n_run + progress.n_left == 100
+
+
+def test_cells_are_selected_by_settings_of_any_depth():
+    cells = with_seeds([Square(number=n) for n in (2, 3)], 2)
+    assert select(cells, ["number=3", "seed=1"]) == [Square(number=3, seed=1)]
+    assert len(select(cells, ["number=2,3", "max_iter=7"])) == 4
+    assert select(cells, ["max_iter=8"]) == []
+
+
+def test_a_cells_own_setting_wins_over_one_of_the_same_name_further_down():
+    cells = [senet_cell("mnist", size, False) for size in (200, 10_000)]
+    assert select(cells, ["n_train=200", "algorithm=naive"]) == cells[:1]
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [("numbre=2", r"name a setting.*'numbre'.*number"), ("number", "name=value")],
+)
+def test_a_condition_that_means_nothing_is_refused(condition, message):
+    with pytest.raises(ConfigError, match=message):
+        select([Square(number=2)], [condition])
+
+
+def test_stages_add_up_their_seconds():
+    seconds: dict[str, float] = {}
+    for _ in range(2):
+        with stage(seconds, "sleep"):
+            time.sleep(0.01)
+    assert 0.02 <= seconds["sleep"] < 1
