@@ -3,7 +3,12 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from selfexpress.report import plot_coefficients, plot_history
+from selfexpress.report import (
+    plot_coefficients,
+    plot_confusion,
+    plot_embedding,
+    plot_history,
+)
 
 
 def test_coefficients_are_drawn_sorted_by_label():
@@ -32,3 +37,31 @@ def test_history_is_drawn_by_step():
     assert objective.get_xdata().tolist() == [1, 2]
     assert objective.get_ydata().tolist() == [3, 2]
     assert penalty.get_ydata().tolist() == [1, 1.5]
+
+
+def test_an_embedding_is_drawn_with_a_colour_for_each_label(seed):
+    labels = np.repeat(["a", "b", "c"], 20)
+    embedding = np.repeat(np.eye(3), 20, axis=0)
+    axes = plot_embedding(embedding, labels, seed=seed)
+    groups = axes.collections
+    assert [group.get_label() for group in groups] == ["a", "b", "c"]
+    assert [len(group.get_offsets()) for group in groups] == [20, 20, 20]
+    assert len({tuple(group.get_facecolor()[0]) for group in groups}) == 3
+    assert plot_embedding(embedding, labels, axes=axes) is axes
+
+
+def test_confusion_has_matched_clusters_on_the_diagonal():
+    labels = [5, 5, 5, 7, 7, 9]
+    truth = ["y", "y", "x", "x", "x", "z"]
+    axes = plot_confusion(labels, truth)
+    # Clusters 7, 5, 9 are matched to x, y, z.
+    expected = [[2, 0, 0], [1, 2, 0], [0, 0, 1]]
+    np.testing.assert_allclose(axes.images[0].get_array() ** 2, expected)
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["7", "5", "9"]
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["x", "y", "z"]
+    assert [text.get_text() for text in axes.texts] == list("200120001")
+
+
+def test_more_clusters_than_classes_come_last():
+    axes = plot_confusion([0, 1, 1, 2, 2, 2], [0, 0, 0, 1, 1, 1])
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["1", "2", "0"]

@@ -9,8 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from selfexpress.report.palette import group_colours
+from selfexpress.report.planar import planar_map
+from selfexpress.report.record import confusion_counts, matched_classes
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+_MOST_IN_LEGEND = 30
+_MOST_NUMBERED = 20
 
 
 def plot_coefficients(
@@ -75,6 +82,81 @@ def plot_history(
     axes.plot(steps, history["penalty"], label="penalty")
     axes.set(title="training", xlabel="step", yscale="log")
     axes.legend()
+    return axes
+
+
+def plot_embedding(
+    embedding: NDArray[np.float64],
+    labels: ArrayLike,
+    *,
+    axes: Axes | None = None,
+    seed: int = 0,
+) -> Axes:
+    """Draw a spectral embedding on a plane, coloured by label.
+
+    Parameters
+    ----------
+    embedding : ndarray of shape (N, E)
+        ``embedding_`` of a fitted model.
+    labels : array-like of shape (N,)
+        Clusters or classes.
+    axes : matplotlib Axes, optional
+    seed : int
+        Of the projection, t-SNE of up to 2,000 points between which the others lie.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    labels = np.asarray(labels)
+    plane = planar_map(embedding, seed=seed)
+    axes = axes or _new_axes()
+    names = np.unique(labels)
+    size = float(np.clip(6000 / len(labels), 0.5, 12))
+    for name, colour in zip(names, group_colours(len(names)), strict=True):
+        x, y = plane[labels == name].T
+        axes.scatter(x, y, s=size, color=colour, linewidths=0, label=str(name))
+    axes.set(title="spectral embedding", aspect="equal", xticks=[], yticks=[])
+    if len(names) <= _MOST_IN_LEGEND:
+        axes.legend(markerscale=np.sqrt(40 / size), loc="center left",
+                    bbox_to_anchor=(1, 0.5), frameon=False)  # fmt: skip
+    return axes
+
+
+def plot_confusion(
+    labels: ArrayLike, truth: ArrayLike, *, axes: Axes | None = None
+) -> Axes:
+    """Draw how many samples of each class are in each cluster.
+
+    Parameters
+    ----------
+    labels, truth : array-like of shape (N,)
+        Clusters and classes.
+    axes : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+        Clusters from top to bottom, in an order that puts the class that each is
+        matched to on the diagonal.
+    """
+    clusters, cluster_codes = np.unique(np.asarray(labels), return_inverse=True)
+    classes, class_codes = np.unique(np.asarray(truth), return_inverse=True)
+    shape = (len(clusters), len(classes))
+    counts = confusion_counts(cluster_codes, class_codes, shape)
+    matched = matched_classes(counts)
+    order = np.argsort(np.where(matched < 0, len(classes), matched), kind="stable")
+    counts = counts[order]
+    axes = axes or _new_axes()
+    axes.imshow(np.sqrt(counts), cmap="Blues", aspect="auto")
+    axes.set_xticks(range(len(classes)), [str(name) for name in classes])
+    axes.set_yticks(range(len(clusters)), [str(name) for name in clusters[order]])
+    axes.set(title="samples by cluster and class", xlabel="class", ylabel="cluster")
+    if max(shape) <= _MOST_NUMBERED:
+        half = np.sqrt(counts.max()) / 2
+        for (row, column), count in np.ndenumerate(counts):
+            colour = "white" if np.sqrt(count) > half else "black"
+            axes.text(column, row, str(count), ha="center", va="center", color=colour)
     return axes
 
 

@@ -1,0 +1,214 @@
+"""What a run is: everything a report shows, and nothing that could be run.
+
+Shapes: N samples, n of them in the graph, S of these shown as points, k clusters, c
+classes, P pixels of the picture of |C|, M samples kept to be shown, G members in a line
+of the gallery.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Floats = NDArray[np.floating[Any]]
+Integers = NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A constructor argument of the model as text, and what it is unless given."""
+
+    name: str
+    value: str
+    default: str
+
+
+@dataclass(frozen=True, eq=False)
+class GraphSummary:
+    """The affinity graph in numbers.
+
+    Attributes
+    ----------
+    n_edges, n_isolated, n_components : int
+    component_sizes : tuple of int
+        Of the largest components, largest first.
+    degrees : ndarray of shape (n,)
+        Neighbours of each sample of the graph.
+    eigenvalues : ndarray of float64
+        Smallest of the normalised Laplacian; empty if not known.
+    """
+
+    n_edges: int
+    n_isolated: int
+    n_components: int
+    component_sizes: tuple[int, ...]
+    degrees: Integers
+    eigenvalues: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """The scatter of the spectral embedding.
+
+    Attributes
+    ----------
+    index : ndarray of shape (S,)
+        Samples that are shown, ascending: all of the graph, or, of very many, a
+        random part and the gallery.
+    plane : ndarray of shape (S, 2), uint16
+        Places on a square of 65,536 steps.
+    margins : ndarray of shape (S,), float32
+        How clearly a sample belongs to its cluster, from about 0 to 1.
+    """
+
+    index: Integers
+    plane: NDArray[np.uint16]
+    margins: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Coefficients:
+    """|C| as a picture and as sums.
+
+    Attributes
+    ----------
+    picture : ndarray of shape (P, P), float32
+        Mean of |C| over tiles, rows and columns sorted by cluster.
+    borders : ndarray of shape (k + 1,), float64
+        Where clusters start and end in the picture, from 0 to 1.
+    between : ndarray of shape (k, k), float64
+        Sum of |C| from the samples of a cluster (row) on those of another.
+    n_nonzero, n_empty : int
+        Non-zero coefficients in all, and rows without any.
+    """
+
+    picture: Floats
+    borders: Floats
+    between: Floats
+    n_nonzero: int
+    n_empty: int
+
+
+@dataclass(frozen=True, eq=False)
+class Gallery:
+    """Members of the clusters worth looking at.
+
+    Attributes
+    ----------
+    central, doubtful : ndarray of shape (k, G)
+        Samples of each cluster, -1 where it has no more.
+    sample_index : ndarray of shape (M,)
+        Samples that are kept; empty if the data were not given.
+    samples : ndarray of shape (M, h, w), (M, h, w, 3) of uint8, or (M, d) of float32
+        Pictures, or rows.
+    """
+
+    central: Integers
+    doubtful: Integers
+    sample_index: Integers
+    samples: Array
+
+    @property
+    def has_pictures(self) -> bool:
+        """Whether samples are pictures, not rows."""
+        return self.samples.ndim > 2
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A fitted model and its data, as far as a report needs them.
+
+    Attributes
+    ----------
+    title, method, created, command : str
+        ``created`` is a date and time, ``command`` empty if there was none.
+    n_features, n_clusters : int
+    versions : dict of str to str
+    settings : tuple of Setting
+    seconds : dict of str to float
+        By stage.
+    scores : dict of str to float
+        Against the truth; empty without one.
+    class_names : tuple of str
+        Empty without a truth.
+    warnings : tuple of str
+    labels : ndarray of shape (N,)
+    truth : ndarray of shape (N,) or (0,)
+        Positions in ``class_names``.
+    history : dict of str to ndarray
+        By training step; empty for methods that do not train.
+    points : Points
+    coefficients : Coefficients
+    graph : GraphSummary
+    gallery : Gallery
+    """
+
+    title: str
+    method: str
+    created: str
+    command: str
+    n_features: int
+    n_clusters: int
+    versions: dict[str, str]
+    settings: tuple[Setting, ...]
+    seconds: dict[str, float]
+    scores: dict[str, float]
+    class_names: tuple[str, ...]
+    warnings: tuple[str, ...]
+    labels: Integers
+    truth: Integers
+    history: dict[str, Floats]
+    points: Points
+    coefficients: Coefficients
+    graph: GraphSummary
+    gallery: Gallery
+
+    @cached_property
+    def sizes(self) -> Integers:
+        """Samples in each cluster, (k,)."""
+        return np.bincount(self.labels, minlength=self.n_clusters)
+
+    @property
+    def has_truth(self) -> bool:
+        """Whether the true classes are known."""
+        return len(self.truth) > 0
+
+    @property
+    def n_in_graph(self) -> int:
+        """Samples that the graph was built of."""
+        return len(self.graph.degrees)
+
+    @cached_property
+    def confusion(self) -> Integers:
+        """Samples by cluster and class, (k, c)."""
+        shape = (self.n_clusters, len(self.class_names))
+        return confusion_counts(self.labels, self.truth, shape)
+
+    @cached_property
+    def matched(self) -> Integers:
+        """The class that each cluster is matched to, -1 for none, (k,)."""
+        return matched_classes(self.confusion)
+
+
+def confusion_counts(labels: Array, truth: Array, shape: tuple[int, int]) -> Integers:
+    """Count samples by cluster (row) and class (column)."""
+    flat = labels.astype(np.int64) * shape[1] + truth.astype(np.int64)
+    return np.bincount(flat, minlength=shape[0] * shape[1]).reshape(shape)
+
+
+def matched_classes(confusion: Integers) -> Integers:
+    """Return the class that each cluster is matched to, -1 for none, (k,).
+
+    The matching is the one by which clustering accuracy is counted.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    rows, columns = linear_sum_assignment(confusion, maximize=True)
+    matched = np.full(len(confusion), -1)
+    matched[rows] = columns
+    return matched
