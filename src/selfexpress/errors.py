@@ -13,6 +13,8 @@
     └── SelfExpressWarning (UserWarning)
         ├── ConvergenceWarning            an iteration stopped before its tolerance
         ├── DegenerateWarning             the answer is doubtful
+        ├── DamagedFileWarning            a damaged file was left out, another taken
+        ├── MemoryWarning                 memory ran short, smaller blocks were used
         └── IgnoredSettingWarning         a setting has no effect here
 
 Every message says what must hold, what was given and what to do.
@@ -53,5 +55,24 @@ class DegenerateWarning(SelfExpressWarning):
     """The answer may not mean much; the message says why."""
 
 
+class DamagedFileWarning(SelfExpressWarning):
+    """A damaged file was left out and another one taken instead."""
+
+
+class MemoryWarning(SelfExpressWarning):
+    """Memory ran short, so that the work went on in smaller blocks."""
+
+
 class IgnoredSettingWarning(SelfExpressWarning):
     """A setting that was given has no effect here."""
+
+
+def one_line(text: object, *, longest: int = 160) -> str:
+    """Return text from a file or another library as one short printable line.
+
+    Such text enters our messages, and through them terminals and logs.
+    """
+    # Cut first: what is cut may be huge.
+    line = " ".join(str(text)[: 8 * longest].split())
+    shown = "".join(letter if letter.isprintable() else "?" for letter in line)
+    return shown if len(shown) <= longest else shown[: longest - 3] + "..."

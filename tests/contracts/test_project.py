@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 import re
@@ -32,6 +33,9 @@ def test_public_names_are_these():
 
 def test_every_module_can_be_imported():
     for module in pkgutil.walk_packages([str(SOURCE)], "selfexpress."):
+        needs_gpu = module.name.endswith("triton_kernels")
+        if needs_gpu and importlib.util.find_spec("triton") is None:
+            continue
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
 

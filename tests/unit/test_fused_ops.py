@@ -58,7 +58,7 @@ def test_activation_kernel_equals_the_plain_one(kind, shape):
 @pytest.mark.gpu
 def test_adam_kernel_equals_the_plain_one():
     generator = torch.Generator().manual_seed(0)
-    start = [torch.randn(5000, generator=generator) for _ in range(2)]
+    start = [torch.randn(5120, generator=generator) for _ in range(2)]
     results = []
     for device in ("cpu", "cuda"):
         values, gradients = (tensor.to(device, copy=True) for tensor in start)

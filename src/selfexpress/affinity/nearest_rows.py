@@ -14,6 +14,7 @@ from scipy import sparse
 from torch import Tensor
 
 from selfexpress.affinity.sparse_rows import SparseRows, normalize_rows
+from selfexpress.data.memory import with_smaller_blocks
 
 # Entries of a dense block on a GPU: 2^28 float32 numbers are 1 GiB.
 _DENSE_BLOCK_ENTRIES = 2**28
@@ -150,20 +151,24 @@ def nearest_sparse_rows(
     n_candidates = min(n_references, 4 * n_neighbors + 4 + exclude_self)
     sketch = _Sketch(references.n_columns, references.column.device)
     sketched = sketch.apply(references)  # (N, S)
-    block_size = max(1, _DENSE_BLOCK_ENTRIES // max(references.n_columns, n_references))
-    index, similarity = [], []
-    for first in range(0, len(queries), block_size):
-        block = queries.part(first, first + block_size)
-        scores = sketch.apply(block) @ sketched.T  # (B, N)
-        candidates = scores.topk(n_candidates, dim=1, sorted=False).indices
-        exact = _exact_similarity(block, references, candidates)
-        if exclude_self:
-            own = torch.arange(first, first + len(candidates), device=exact.device)
-            exact = exact.masked_fill(candidates == own[:, None], 0)
-        best, order = exact.topk(min(n_neighbors, n_candidates))
-        index.append(candidates.gather(1, order).masked_fill(best <= 0, -1))
-        similarity.append(best.clamp_min(0))
-    return torch.cat(index), torch.cat(similarity)
+
+    def search(block_size: int) -> tuple[Tensor, Tensor]:
+        index, similarity = [], []
+        for first in range(0, len(queries), block_size):
+            block = queries.part(first, first + block_size)
+            scores = sketch.apply(block) @ sketched.T  # (B, N)
+            candidates = scores.topk(n_candidates, dim=1, sorted=False).indices
+            exact = _exact_similarity(block, references, candidates)
+            if exclude_self:
+                own = torch.arange(first, first + len(candidates), device=exact.device)
+                exact = exact.masked_fill(candidates == own[:, None], 0)
+            best, order = exact.topk(min(n_neighbors, n_candidates))
+            index.append(candidates.gather(1, order).masked_fill(best <= 0, -1))
+            similarity.append(best.clamp_min(0))
+        return torch.cat(index), torch.cat(similarity)
+
+    largest = max(1, _DENSE_BLOCK_ENTRIES // max(references.n_columns, n_references))
+    return with_smaller_blocks(search, largest, what="The search for nearest rows")
 
 
 class _Sketch:

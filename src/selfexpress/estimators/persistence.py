@@ -37,8 +37,7 @@ _DECIDED = (
     "max_iter",
     "batch_size",
     "gamma",
-    "algorithm",
-    "precision",
+    "learning_rate",
 )
 
 
@@ -111,7 +110,7 @@ def _saved(model: SavedToFile) -> SavedModel:
         if name not in _NOT_SAVED
     }
     # As fitted: the parameters may have been set to something else since.
-    settings |= model.settings_
+    settings |= {name: model.settings_[name] for name in _DECIDED}
     settings["n_clusters"] = model.references_.n_clusters
     settings["hidden_sizes"] = [int(n) for n in model.network_.config.hidden_sizes]
     settings["n_embedding"] = int(model.network_.config.n_embedding)

@@ -70,7 +70,8 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         Rows expressed in a step.
     block_size : int
         Rows that express them at a time, where memory is bounded.
-    learning_rate : float
+    learning_rate : float or "auto"
+        "auto" is 1e-3, and 3e-4 for layers of 1024 units or more.
     schedule : {"cosine", "constant"}
         Course of the learning rate.
     optimizer : {"adam", "muon"}
@@ -178,7 +179,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         max_iter: int | str = "auto",
         batch_size: int | str = "auto",
         block_size: int = 16_384,
-        learning_rate: float = 3e-4,
+        learning_rate: float | str = "auto",
         schedule: str = "cosine",
         optimizer: str = "adam",
         algorithm: str = "auto",
@@ -389,7 +390,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         )
         config = replace(config, gamma=choose_gamma(self.gamma, self.smallest_gamma_))
         require_large_enough(config.gamma, self.smallest_gamma_)
-        for name in ("gamma", "algorithm", "precision"):
+        for name in ("gamma", "learning_rate", "algorithm", "precision"):
             chosen[name] = getattr(config, name)
         self.network_ = SelfExpressiveNetwork(
             source.n_features, network_config, generator=generator

@@ -7,8 +7,12 @@ from typing import Any
 
 import torch
 
-from selfexpress.config import TrainConfig, require_count
-from selfexpress.training.choices import default_sizes, is_auto
+from selfexpress.config import NetworkConfig, TrainConfig, require_count
+from selfexpress.training.choices import (
+    choose_learning_rate,
+    default_sizes,
+    is_auto,
+)
 
 
 def chosen_settings(model: Any, device: torch.device) -> dict[str, Any]:
@@ -33,4 +37,7 @@ def train_settings(model: Any, chosen: dict[str, Any]) -> TrainConfig:
     settings |= {name: chosen[name] for name in names if name in chosen}
     if is_auto(model.gamma):
         del settings["gamma"]
+    if is_auto(model.learning_rate):
+        network = NetworkConfig(chosen["hidden_sizes"], chosen["n_embedding"])
+        settings["learning_rate"] = choose_learning_rate(model.learning_rate, network)
     return TrainConfig(**settings)

@@ -27,10 +27,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from selfexpress.errors import CheckpointError, ConfigError
+from selfexpress.errors import CheckpointError, ConfigError, one_line
 from selfexpress.features.augment import Augmentation
 from selfexpress.features.encoder_axes import PrincipalAxes, fit_principal_axes
-from selfexpress.features.encoder_checkpoint import load_model, save_model
+from selfexpress.features.encoder_checkpoint import (
+    load_model,
+    reading_model,
+    save_model,
+    stored_architecture,
+)
 from selfexpress.features.encoder_training import (
     INITIALISATION,
     Row,
@@ -320,20 +325,23 @@ class CodingRateEncoder(
         if settings.get("format") != _FORMAT:
             raise CheckpointError(
                 f"A saved encoder must have the format {_FORMAT!r}, but {path} has "
-                f"{settings.get('format')!r}. Load it with the version that wrote it."
+                f"{one_line(repr(settings.get('format')))}. Load it with the version "
+                "that wrote it."
             )
-        encoder = cls(**settings["parameters"], device=device)
-        sizes = settings["architecture"]
-        sizes["n_blocks"] = tuple(sizes["n_blocks"])
-        generator = stream_generator(0, INITIALISATION, 0)
-        network = build_network(Architecture(**sizes), generator)
-        network.load_state_dict(_strip(tensors, "network."), strict=False)
-        encoder.network_ = network.to(encoder._resolve_device()).eval()
-        encoder.axes_ = PrincipalAxes(**_strip(tensors, "axes."))
+        with reading_model(Path(path)):
+            architecture = stored_architecture(settings, tensors)
+            encoder = cls(**settings["parameters"], device=device)
+            encoder._check_settings(encoder.n_components)
+            generator = stream_generator(0, INITIALISATION, 0)
+            network = build_network(architecture, generator)
+            network.load_state_dict(_strip(tensors, "network."), strict=False)
+            encoder.network_ = network.to(encoder._resolve_device()).eval()
+            encoder.axes_ = PrincipalAxes(**_strip(tensors, "axes."))
+            height, width = settings["image_shape"]
+            encoder.image_shape_ = (int(height), int(width))
         encoder.history_ = settings["history"]
         encoder.n_steps_ = settings["n_steps"]
         encoder.seconds_ = settings["seconds"]
-        encoder.image_shape_ = tuple(settings["image_shape"])
         return encoder
 
     @property

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,43 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from selfexpress.errors import CheckpointError, ConfigError
+from selfexpress.data.atomic import replacing
+from selfexpress.errors import (
+    CheckpointError,
+    ConfigError,
+    one_line,
+)
+from selfexpress.features.resnet import Architecture, EncoderNetwork
 
+# What the parsers called here raise on damage.
+_DAMAGE = (
+    safetensors.SafetensorError,
+    OSError,
+    KeyError,
+    ValueError,
+    TypeError,
+    RuntimeError,
+    OverflowError,
+)
 _METADATA_KEY = "selfexpress"
 _SETTINGS_FILE = "settings.json"
+_STATE: dict[str, Any] = {
+    "step": int,
+    "seconds": float | int,
+    "history": list,
+    "fingerprint": dict,
+}
+_MODEL: dict[str, Any] = {
+    "parameters": dict,
+    "architecture": dict,
+    "n_steps": int,
+    "seconds": float | int,
+    "image_shape": list,
+    "history": list,
+}
+_SIZES = ("width", "n_hidden", "n_projection")
+# Weights of a projector that is not stored but made anew: 512 MiB.
+_MOST_PROJECTOR = 2**27
 _DTYPES = {"float32": torch.float32, "float16": torch.float16}
 
 
@@ -24,13 +58,15 @@ def write_checkpoint(
 ) -> None:
     """Write tensors and JSON metadata as one file, complete or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
     # Contiguous: safetensors refuses the channels-last layout.
     plain = {
         name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()
     }
-    save_file(plain, partial, metadata={_METADATA_KEY: json.dumps(metadata)})
-    partial.replace(path)
+    with replacing(path) as target:
+        try:
+            save_file(plain, target, metadata={_METADATA_KEY: json.dumps(metadata)})
+        except safetensors.SafetensorError as error:
+            raise OSError(str(error)) from error
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -44,11 +80,12 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             metadata = json.loads((file.metadata() or {})[_METADATA_KEY])
+        _require_kinds(metadata, _STATE)
         return load_file(path), metadata
-    except (OSError, KeyError, ValueError, safetensors.SafetensorError) as error:
+    except _DAMAGE as error:
         raise CheckpointError(
             f"The checkpoint must be a file written by this encoder, but {path} "
-            f"cannot be read: {error}. Delete it to train from the start."
+            f"cannot be read: {one_line(error)}. Delete it to train from the start."
         ) from error
 
 
@@ -92,20 +129,78 @@ def load_model(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     CheckpointError
         If a file is missing or damaged.
     """
-    try:
+    with reading_model(folder):
         text = (folder / _SETTINGS_FILE).read_text(encoding="utf-8")
-        settings: dict[str, Any] = json.loads(text)
-        n_files = int(settings["n_files"])
+        settings: Any = json.loads(text)
+        _require_kinds(settings, {"n_files": int})
+        n_files = settings["n_files"]
         tensors: dict[str, Tensor] = {}
         for number in range(1, n_files + 1):
             name = f"weights-{number}-of-{n_files}.safetensors"
             tensors.update(load_file(folder / name))
-    except (OSError, KeyError, ValueError, safetensors.SafetensorError) as error:
+        plain = {name: tensor.float() for name, tensor in tensors.items()}
+        return plain, dict(settings)
+
+
+@contextmanager
+def reading_model(folder: Path) -> Iterator[None]:
+    """Turn whatever is wrong with a saved encoder into one clear line."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    # Also the errors of settings, which show what they were given in full.
+    except _DAMAGE as error:
         raise CheckpointError(
             f"A saved encoder must be a folder with {_SETTINGS_FILE} and all its "
-            f"weight files, but {folder} cannot be read: {error}. Save it again."
+            f"weight files, but {folder} cannot be read: {one_line(error)}. Save it "
+            "again."
         ) from error
-    return {name: tensor.float() for name, tensor in tensors.items()}, settings
+
+
+def stored_architecture(
+    settings: Mapping[str, Any], tensors: Mapping[str, Tensor]
+) -> Architecture:
+    """Return the sizes of a saved network, which must be those of its weights.
+
+    Raises
+    ------
+    ValueError or TypeError
+        If they are not; see :func:`reading_model`.
+    """
+    _require_kinds(settings, _MODEL)
+    sizes = dict(settings["architecture"])
+    architecture = Architecture(**{**sizes, "n_blocks": tuple(sizes["n_blocks"])})
+    counts = (*architecture.n_blocks, *(sizes[name] for name in _SIZES))
+    if not all(type(count) is int and 0 < count < 2**16 for count in counts):
+        raise ValueError("the sizes of the network are not ordinary numbers")
+    if len(architecture.n_blocks) > 8 or sum(architecture.n_blocks) > 256:
+        raise ValueError("the network has too many blocks")
+    # On the meta device nothing is allocated for a size that the file only claims.
+    with torch.device("meta"):
+        network = EncoderNetwork(architecture)
+    claimed = {f"network.{name}": t.shape for name, t in network.state_dict().items()}
+    stored = {n: t.shape for n, t in tensors.items() if n.startswith("network.")}
+    projector = {n: shape for n, shape in claimed.items() if ".projector." in f".{n}"}
+    needed = {n: shape for n, shape in claimed.items() if n not in projector}
+    if stored not in (claimed, needed):
+        raise ValueError("the weights do not fit the sizes of the network")
+    if sum(shape.numel() for shape in projector.values()) > _MOST_PROJECTOR:
+        raise ValueError("the projector is too large")
+    n_features = architecture.n_features(settings["parameters"]["layer"])
+    axes = (settings["parameters"]["n_components"], n_features)
+    if (tensors["axes.mean"].shape, tensors["axes.axes"].shape) != (axes[1:], axes):
+        raise ValueError("the axes do not fit the layer")
+    return architecture
+
+
+def _require_kinds(document: Any, kinds: Mapping[str, type]) -> None:
+    """Refuse JSON that is no object with entries of these types."""
+    if not isinstance(document, dict):
+        raise TypeError("its facts are not a JSON object")
+    for name, kind in kinds.items():
+        if not isinstance(document[name], kind) or isinstance(document[name], bool):
+            raise TypeError(f"its {name} is not of the right kind")
 
 
 def _shards(

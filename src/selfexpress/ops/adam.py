@@ -33,22 +33,11 @@ def adam_update(
         Becomes a copy of ``values`` in its own type; may be ``values`` itself.
     """
     if values.is_cuda:
-        from selfexpress.ops.triton_kernels import fused_adam_update as update
-    else:
-        update = _adam_update
-    update(values, gradients, first, second, rate, gradient_scale, n_steps, working)
+        from selfexpress.ops.triton_kernels import fused_adam_update
 
-
-def _adam_update(
-    values: Tensor,
-    gradients: Tensor,
-    first: Tensor,
-    second: Tensor,
-    rate: Tensor,
-    gradient_scale: Tensor,
-    n_steps: Tensor,
-    working: Tensor,
-) -> None:
+        state = (values, gradients, first, second)
+        fused_adam_update(*state, rate, gradient_scale, n_steps, working)
+        return
     scaled = gradients * gradient_scale
     first.lerp_(scaled, 1 - FIRST_DECAY)
     second.mul_(SECOND_DECAY).addcmul_(scaled, scaled, value=1 - SECOND_DECAY)

@@ -31,18 +31,17 @@ def _adam_kernel(
     stride = tl.num_programs(0) * BLOCK
     for start in range(tl.program_id(0) * BLOCK, size, stride):
         place = start + tl.arange(0, BLOCK)
-        inside = place < size
-        scaled = scale * tl.load(gradients + place, inside, 0.0).to(tl.float32)
-        mean = tl.load(first + place, inside, 0.0)
-        square = tl.load(second + place, inside, 0.0)
-        value = tl.load(values + place, inside, 0.0)
+        scaled = scale * tl.load(gradients + place).to(tl.float32)
+        mean = tl.load(first + place)
+        square = tl.load(second + place)
+        value = tl.load(values + place)
         mean += (1 - first_decay) * (scaled - mean)
         square = second_decay * square + (1 - second_decay) * scaled * scaled
         value -= length * mean / (tl.sqrt(square / second_bias) + epsilon)
-        tl.store(first + place, mean, inside)
-        tl.store(second + place, square, inside)
-        tl.store(values + place, value, inside)
-        tl.store(working + place, value.to(working.dtype.element_ty), inside)
+        tl.store(first + place, mean)
+        tl.store(second + place, square)
+        tl.store(values + place, value)
+        tl.store(working + place, value.to(working.dtype.element_ty))
 
 
 def fused_adam_update(
@@ -55,7 +54,7 @@ def fused_adam_update(
     n_steps: Tensor,
     working: Tensor,
 ) -> None:
-    """See :func:`selfexpress.ops.adam.adam_update`."""
+    """See :func:`selfexpress.ops.adam.adam_update`; n must be a multiple of 1024."""
     size = len(values)
     n_units = torch.cuda.get_device_properties(values.device).multi_processor_count
     n_programs = min(triton.cdiv(size, _BLOCK), 8 * n_units)
@@ -156,7 +155,7 @@ def _activation_backward_kernel(
     for first in range(part * rows_each, last, ROWS):
         row = first + tl.arange(0, ROWS)
         inside = (row < last)[:, None] & (column < width)[None, :]
-        place = first.to(tl.int64) * width + offset
+        place = first.to(tl.int64) * width + offset  # type: ignore[attr-defined]
         value = tl.load(output + place, inside, 0.0).to(tl.float32)
         gradient = tl.load(upstream + place, inside, 0.0).to(tl.float32)
         if IS_TANH:
@@ -177,5 +176,6 @@ def fused_activation_backward(
     _activation_backward_kernel[(n_parts, triton.cdiv(width, columns))](
         upstream, output, bias_parts, n_rows, width, bias_parts.stride(0),
         triton.cdiv(n_rows, n_parts), IS_TANH=kind == "tanh", ROWS=32, COLUMNS=columns,
+        num_warps=2,
     )  # fmt: skip
     return upstream

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 
 from selfexpress.errors import DegenerateWarning
 from selfexpress.spectral.eigenvectors import laplacian_eigenvectors
@@ -74,7 +75,8 @@ def spectral_clusters(
     Warns
     -----
     DegenerateWarning
-        If the graph has more connected components than ``n_clusters``.
+        If the graph has more connected components than ``n_clusters``, or if clusters
+        stay empty.
     """
     n_components = int(connected_components(affinity, directed=False)[0])
     if n_components > n_clusters:
@@ -99,10 +101,26 @@ def spectral_clusters(
             labels, embedding, eigenvalues[:dimension], n_components
         )
         candidates.append(found)
-    if n_eigenvectors != "auto":
-        return candidates[0]
-    best = min(candidates, key=lambda c: normalized_cut(affinity, c.labels, n_clusters))
-    return replace(best, labels=refine(affinity, best.labels, n_clusters))
+    best = candidates[0]
+    if n_eigenvectors == "auto":
+        best = min(
+            candidates, key=lambda c: normalized_cut(affinity, c.labels, n_clusters)
+        )
+        best = replace(best, labels=refine(affinity, best.labels, n_clusters))
+    _warn_of_empty_clusters(best.labels, n_clusters)
+    return best
+
+
+def _warn_of_empty_clusters(labels: NDArray[np.int64], n_clusters: int) -> None:
+    n_found = len(np.unique(labels))
+    if n_found < n_clusters:
+        warnings.warn(
+            f"There should be n_clusters={n_clusters} clusters, but the embedding has "
+            f"only {n_found} places to be in, so that the others stay empty; lower "
+            "n_clusters, or raise n_neighbors.",
+            DegenerateWarning,
+            stacklevel=4,
+        )
 
 
 def _dimensions(
@@ -131,7 +149,10 @@ def _k_means(
     device: torch.device | str,
 ) -> NDArray[np.int64]:
     if torch.device(device).type == "cpu":
-        found = KMeans(n_clusters, n_init=n_init, random_state=seed).fit(embedding)
+        with warnings.catch_warnings():
+            # Fewer distinct points than clusters; the caller says so in our words.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            found = KMeans(n_clusters, n_init=n_init, random_state=seed).fit(embedding)
         labels: NDArray[np.int64] = found.labels_.astype(np.int64)
         return labels
     points = torch.from_numpy(embedding).to(device, torch.float32)

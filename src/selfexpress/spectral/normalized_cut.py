@@ -15,10 +15,13 @@ _MAX_ROUNDS = 20
 def normalized_cut(
     affinity: sparse.csr_array, labels: NDArray[np.int64], n_clusters: int
 ) -> float:
-    """Return the sum over clusters of the share of their weight that leaves them."""
+    """Return the sum over clusters of the share of their weight that leaves them.
+
+    An empty cluster counts 1, as much as one that keeps nothing.
+    """
     links = _links(affinity, labels, n_clusters)
     inside, volume = _inside_and_volume(links, labels)
-    return float((volume > 0).sum() - (inside / np.where(volume > 0, volume, 1)).sum())
+    return float(n_clusters - (inside / np.where(volume > 0, volume, 1)).sum())
 
 
 def refine(

@@ -1,19 +1,28 @@
-"""What may watch or end training, and a progress bar that does."""
+"""What may watch or end training: a progress bar, and logs of every step."""
 
 from __future__ import annotations
 
+import csv
+import os
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
+    Task,
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 from torch import Tensor
 
+from selfexpress import distributed
+from selfexpress.errors import ConfigError, DataError
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.training.steps import RECORDED
 
@@ -69,8 +78,27 @@ class Callback:
         """Hear that training is over, also when an error ended it."""
 
 
+class RateColumn(ProgressColumn):
+    """How fast a bar moves, in a unit a second.
+
+    Parameters
+    ----------
+    unit : str
+        What is counted, such as "steps".
+    """
+
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self.unit = unit
+
+    def render(self, task: Task) -> Text:
+        """Return the rate; nothing until it is known."""
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.0f} {self.unit}/s")
+
+
 class ProgressBar(Callback):
-    """Steps, objective and time left, on stderr.
+    """Steps, objective, rate and time left, on stderr.
 
     Parameters
     ----------
@@ -88,7 +116,9 @@ class ProgressBar(Callback):
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("objective {task.fields[objective]}"),
+            RateColumn("steps"),
             TimeRemainingColumn(),
+            TextColumn("left"),
             console=Console(stderr=True),
         )
         self._progress.start()
@@ -106,3 +136,164 @@ class ProgressBar(Callback):
         """Leave the bar where training ended."""
         self._progress.update(self._task, completed=state.step)
         self._progress.stop()
+
+
+class HistoryLogger(Callback):
+    """Base of what keeps the entries of every step somewhere.
+
+    Steps are handed over some at a time, because reading them waits for a GPU. A
+    training that was resumed is handed over from its first step on, and one that went
+    back to a checkpoint hands the steps over again that it takes again. Of many
+    processes the first one logs.
+
+    Parameters
+    ----------
+    every : int
+        Steps between two times that entries are handed over.
+    """
+
+    def __init__(self, every: int = 100) -> None:
+        if every < 1:
+            raise ConfigError(
+                f"every must be a positive number of steps, got {every}. Use 100."
+            )
+        self.every = every
+
+    def open(self) -> None:
+        """Begin a log, in place of an older one."""
+        raise NotImplementedError
+
+    def write(self, steps: range, rows: list[list[float]]) -> None:
+        """Keep the entries of some steps, which count from 1."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End the log."""
+        raise NotImplementedError
+
+    def on_train_begin(self, state: TrainState) -> None:
+        """Begin the log, with what was done before a training was resumed."""
+        self._n_written = 0
+        if distributed.is_main():
+            self.open()
+            self._hand_over(state)
+
+    def on_step_end(self, state: TrainState) -> None:
+        """Hand over what is new, now and then."""
+        self._n_written = min(self._n_written, state.step - 1)
+        if state.step % self.every == 0:
+            self._hand_over(state)
+
+    def on_train_end(self, state: TrainState) -> None:
+        """Hand over the rest."""
+        if distributed.is_main():
+            self._hand_over(state)
+            self.close()
+
+    def _hand_over(self, state: TrainState) -> None:
+        new = range(self._n_written + 1, state.step + 1)
+        if new and distributed.is_main():
+            self.write(new, state.history[new.start - 1 : new.stop - 1].tolist())
+        self._n_written = state.step
+
+
+class CSVLogger(HistoryLogger):
+    """The entries of every step as lines of a CSV file.
+
+    Columns are ``step``, ``objective``, ``reconstruction``, ``penalty``,
+    ``learning_rate`` and ``threshold``. A training that went back to a checkpoint has
+    some steps twice; the later line counts.
+
+    Parameters
+    ----------
+    path : path
+        Replaced if it is there.
+    every : int
+        Steps between two times that lines are written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from selfexpress import SENet, make_subspaces
+    >>> from selfexpress.training.callbacks import CSVLogger
+    >>> data = make_subspaces(3, dimension=2, n_features=10, n_samples=40,
+    ...                       random_state=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     log = CSVLogger(f"{folder}/steps.csv")
+    ...     model = SENet(3, max_iter=200, hidden_sizes=(64,), n_embedding=64,
+    ...                   affinity="symmetric", callbacks=[log],
+    ...                   random_state=0).fit(data.X)
+    ...     with open(f"{folder}/steps.csv") as file:
+    ...         print(len(file.readlines()))
+    201
+    """
+
+    def __init__(self, path: str | os.PathLike[str], every: int = 100) -> None:
+        super().__init__(every)
+        self.path = Path(path)
+
+    def open(self) -> None:
+        """Write the names of the columns."""
+        try:
+            self._file = self.path.open("w", newline="", encoding="utf-8")
+        except OSError as error:
+            raise DataError(
+                f"{self.path} must be a file that can be written, but "
+                f"{error.strerror}. Choose another place."
+            ) from error
+        csv.writer(self._file).writerow(("step", *RECORDED))
+
+    def write(self, steps: range, rows: list[list[float]]) -> None:
+        """Append lines, so that they can be read while training goes on."""
+        lines = ((step, *row) for step, row in zip(steps, rows, strict=True))
+        csv.writer(self._file).writerows(lines)
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class TensorBoardLogger(HistoryLogger):
+    """The entries of every step as curves for TensorBoard.
+
+    Needs ``selfexpress[tensorboard]``. Look at them with ``tensorboard --logdir
+    FOLDER``.
+
+    Parameters
+    ----------
+    folder : path
+        A run of its own for each training.
+    every : int
+        Steps between two times that curves are written.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], every: int = 100) -> None:
+        super().__init__(every)
+        self.folder = Path(folder)
+
+    def open(self) -> None:
+        """Begin a file of events in the folder."""
+        self._writer = _summary_writer(self.folder)
+
+    def write(self, steps: range, rows: list[list[float]]) -> None:
+        """Append points to the curves."""
+        for step, row in zip(steps, rows, strict=True):
+            for name, value in zip(RECORDED, row, strict=True):
+                self._writer.add_scalar(f"training/{name}", value, step)
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._writer.close()
+
+
+def _summary_writer(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise ConfigError(
+            "TensorBoardLogger needs the tensorboard package, which is not installed. "
+            "Install it with `pip install selfexpress[tensorboard]`, or use CSVLogger."
+        ) from error
+    return SummaryWriter(str(folder))

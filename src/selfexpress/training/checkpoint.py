@@ -23,7 +23,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from selfexpress.data.atomic import replacing
-from selfexpress.errors import CheckpointError, DamagedFileWarning, DataError
+from selfexpress.errors import (
+    CheckpointError,
+    DamagedFileWarning,
+    DataError,
+    one_line,
+)
 
 FORMAT = "selfexpress-checkpoint"
 VERSION = 1
@@ -197,7 +202,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         OverflowError,
         MemoryError,
     ) as error:
-        reason = " ".join(str(error).split())[:160]
+        reason = one_line(error)
         raise CheckpointError(
             f"{path} must be a whole training checkpoint, but is damaged or something "
             f"else ({reason}). Delete it."

@@ -3,20 +3,82 @@
 from __future__ import annotations
 
 import logging
+import math
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 
 from selfexpress.config import NetworkConfig, TrainConfig
+from selfexpress.data.memory import free_bytes
 from selfexpress.data.sources import RowSource
 from selfexpress.errors import IgnoredSettingWarning
-from selfexpress.training import memory
+from selfexpress.training.gamma import SmallestGamma
+from selfexpress.training.memory import naive_step_bytes
 
 logger = logging.getLogger(__name__)
 
+AUTO = "auto"
+
+# gamma="auto", as a multiple of the value at which a typical row's coefficients start
+# to be non-zero: far into the range where results hardly depend on it.
+_RELATIVE_GAMMA = 100.0
+
+# Units of a layer from which on training wants smaller steps.
+_WIDE = 1024
+
 # Share of the free memory that a step may plan to use.
 _MEMORY_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Network, sample and length of training that suit a device.
+
+    A GPU takes the paper's network and more rows, batches and steps within seconds;
+    two CPU cores give nearly the same labels with less within a minute or two.
+    """
+
+    hidden_sizes: tuple[int, ...]
+    n_embedding: int
+    n_train_samples: int
+    max_iter: int
+    batch_size: int
+
+
+SIZES = {
+    "cpu": Sizes((512, 512), 512, 2000, 1000, 200),
+    "cuda": Sizes((1024, 1024, 1024), 1024, 5000, 3000, 500),
+}
+
+
+def default_sizes(device: torch.device) -> Sizes:
+    """Return the sizes to use where the user says "auto"."""
+    return SIZES["cuda" if device.type == "cuda" else "cpu"]
+
+
+def choose_learning_rate(rate: float | str, network: NetworkConfig) -> float:
+    """Return ``rate``; for "auto" what suits the width of the network.
+
+    Wide towers at the paper's 1e-3 often spend their first thousand steps on a plateau
+    where all coefficients are small.
+    """
+    if not isinstance(rate, str):
+        return rate
+    widest = max(*network.hidden_sizes, network.n_embedding)
+    return 3e-4 if widest >= _WIDE else 1e-3
+
+
+def choose_gamma(gamma: float | str, bound: SmallestGamma) -> float:
+    """Return ``gamma``; for "auto" a multiple of what a typical row needs at least."""
+    if gamma == AUTO and math.isfinite(bound.typical) and bound.typical > 0:
+        return _RELATIVE_GAMMA * bound.typical
+    return TrainConfig().gamma if isinstance(gamma, str) else gamma
+
+
+def is_auto(value: object) -> bool:
+    """Say whether a setting is left to us."""
+    return isinstance(value, str) and value == AUTO
 
 
 def decide(
@@ -41,10 +103,10 @@ def _choose_algorithm(
     device: torch.device,
 ) -> str:
     """Return "naive" if its graph fits into the memory that is free."""
-    needed = memory.naive_step_bytes(
+    needed = naive_step_bytes(
         len(source), source.n_features, network=network, train=config
     )
-    free = memory.free_bytes(device)
+    free = free_bytes(device)
     choice = "naive" if needed <= _MEMORY_SHARE * free else "two_pass"
     logger.info(
         "algorithm %s: a naive step needs about %.2f GiB, %.2f GiB are free",

@@ -27,6 +27,9 @@ from selfexpress.ops.shrinkage import Shrinkage
 from selfexpress.training.objective import Objective, active_blocks
 from selfexpress.training.parameters import ALIGNMENT, FlatParameters
 
+# Rows of a block: matrix units work on tiles of this size.
+_BLOCK_MULTIPLE = 256
+
 # Two passes over more blocks than this take so long that launching kernels is nothing,
 # and leaving out keys that are not active gains more.
 _MAX_BLOCKS_RECORDED = 8
@@ -76,9 +79,8 @@ class FusedGradient:
         self._is_in_memory = in_memory
         n_blocks = max(1, math.ceil(len(source) / self._config.block_size))
         # Blocks of one size: the last is worked on once, so it should not be small.
-        # Rows of coefficients are as long as a block, and must stay aligned.
         even = math.ceil(len(source) / n_blocks)
-        self._block_size = -(-even // ALIGNMENT) * ALIGNMENT
+        self._block_size = -(-even // _BLOCK_MULTIPLE) * _BLOCK_MULTIPLE
         is_short = self._config.algorithm == "naive" or n_blocks <= _MAX_BLOCKS_RECORDED
         is_cuda = self._threshold.device.type == "cuda"
         self.is_replayable = (

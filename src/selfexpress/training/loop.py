@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from selfexpress import distributed
 from selfexpress.config import TrainConfig
+from selfexpress.data.memory import is_out_of_memory
 from selfexpress.data.sources import RowSource
-from selfexpress.errors import DegenerateError
+from selfexpress.errors import DegenerateError, DegenerateWarning, MemoryWarning
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.training.callbacks import Callback, TrainState
 from selfexpress.training.graphed import GraphedStep
+from selfexpress.training.interruption import held_back
+from selfexpress.training.resuming import Checkpoints, Standing, fingerprint
 from selfexpress.training.steps import RECORDED, PlainStep, Step
+
+logger = logging.getLogger(__name__)
 
 # Steps between looks at the objective: each look waits for a GPU.
 _CHECK_EVERY = 100
+# A batch is noisy by a factor of two or so; beyond this training has left for good.
+_EXPLOSION = 1e3
+_MOST_RETRIES = 2
 
 
 def train(
@@ -28,8 +41,16 @@ def train(
     *,
     seed: int,
     callbacks: Sequence[Callback] = (),
+    checkpoints: Checkpoints | None = None,
 ) -> dict[str, NDArray[np.float64]]:
     """Train ``network`` in place to express the rows of ``source`` by one another.
+
+    With ``checkpoints``, an interrupted training goes on where it was: on one CPU the
+    result is that of an undisturbed one, bit for bit. Ctrl-C and SIGTERM then save
+    before they leave, and a training that diverges goes back to the last checkpoint
+    and on from there with half the learning rate, twice at most.
+
+    Memory that does not suffice for a step halves ``block_size``, with a warning.
 
     Parameters
     ----------
@@ -41,6 +62,7 @@ def train(
     seed : int
         Of the order of the rows.
     callbacks : sequence of Callback
+    checkpoints : Checkpoints, optional
 
     Returns
     -------
@@ -50,40 +72,185 @@ def train(
     Raises
     ------
     DegenerateError
-        If the objective stops being finite.
+        If the objective stops being finite, or explodes.
+    CheckpointError
+        If ``checkpoints`` cannot be written, or are those of another training.
     """
     history = torch.zeros(
         config.max_iter, len(RECORDED), device=network.threshold.device
     )
-    plain = PlainStep(network, source, config, seed=seed, history=history)
-    is_graphed = plain.device.type == "cuda" and config.engine == "fused"
-    take_step: Step = plain
-    if is_graphed and config.algorithm == "naive":
-        take_step = GraphedStep(plain)
+    steps = _Steps(network, source, config, seed=seed, history=history)
     state = TrainState(0, config.max_iter, network, history)
+    if checkpoints is not None:
+        same = fingerprint(network, source, config, seed=seed)
+        steps.take_up(state, checkpoints.begin(same, steps.tensors, history))
 
-    for callback in callbacks:
-        callback.on_train_begin(state)
-    try:
-        while state.step < config.max_iter and not state.should_stop:
-            take_step(state.step)
-            state.step += 1
-            for callback in callbacks:
-                callback.on_step_end(state)
-            if state.is_last or state.step % _CHECK_EVERY == 0:
-                _check_finite(state)
-    finally:
-        take_step.finish()
+    with held_back(is_wanted=checkpoints is not None) as interruption:
         for callback in callbacks:
-            callback.on_train_end(state)
+            callback.on_train_begin(state)
+        try:
+            is_leaving = state.is_last
+            while not is_leaving:
+                steps.advance(state, callbacks)
+                is_leaving = state.is_last or interruption.number is not None
+                is_due = checkpoints is not None and checkpoints.is_due
+                if is_leaving or is_due or state.step % _CHECK_EVERY == 0:
+                    problem = _problem(state, config)
+                    if problem:
+                        steps.go_back(state, checkpoints, problem)
+                        is_leaving = False
+                    elif checkpoints is not None and (is_leaving or is_due):
+                        standing = steps.standing(state)
+                        checkpoints.save(standing, steps.tensors, history)
+        finally:
+            steps.finish()
+            for callback in callbacks:
+                callback.on_train_end(state)
     done = history[: state.step].double().cpu().numpy()
     return dict(zip(RECORDED, done.T, strict=True))
 
 
-def _check_finite(state: TrainState) -> None:
+class _Steps:
+    """Steps that can go on with other settings where they were."""
+
+    def __init__(
+        self,
+        network: SelfExpressiveNetwork,
+        source: RowSource,
+        config: TrainConfig,
+        *,
+        seed: int,
+        history: Tensor,
+    ) -> None:
+        self._network = network
+        self._source = source
+        self._config = config
+        self._seed = seed
+        self._history = history
+        self._rate_factor = 1.0
+        self._n_retries = 0
+        self._prepare()
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """What steps change."""
+        return self._step.state()
+
+    def standing(self, state: TrainState) -> Standing:
+        """Return where training stands, to be saved."""
+        return Standing(state.step, self._rate_factor, state.is_last)
+
+    def advance(self, state: TrainState, callbacks: Sequence[Callback]) -> None:
+        """Take a step, with smaller blocks where memory does not suffice, and tell."""
+        while True:
+            try:
+                self._step(state.step)
+                break
+            except (MemoryError, RuntimeError) as error:
+                if not is_out_of_memory(error) or not self._can_use_less:
+                    raise
+            # Here the error is gone, and with its frames all that was allocated.
+            self._use_less_memory()
+        state.step += 1
+        for callback in callbacks:
+            callback.on_step_end(state)
+
+    def take_up(self, state: TrainState, standing: Standing) -> None:
+        """Go on from where the tensors were just restored to."""
+        self._plain.parameters.refresh_working()
+        state.step = standing.step
+        state.should_stop = standing.is_finished
+        if standing.rate_factor != self._rate_factor:
+            self._rate_factor = standing.rate_factor
+            self._rebuild()
+
+    def go_back(
+        self, state: TrainState, checkpoints: Checkpoints | None, problem: str
+    ) -> None:
+        """Return to the last checkpoint with half the rate, or give up."""
+        advice = "Lower learning_rate, or scale X to ordinary sizes."
+        if checkpoints is None or self._n_retries == _MOST_RETRIES:
+            raise DegenerateError(f"{problem} {advice}")
+        self._n_retries += 1
+        standing = checkpoints.restore(self.tensors, self._history)
+        factor = self._rate_factor / 2
+        warnings.warn(
+            f"{problem} Going on from step {standing.step} with {factor:g} times the "
+            f"learning rate. {advice}",
+            DegenerateWarning,
+            stacklevel=3,
+        )
+        self.take_up(state, replace(standing, rate_factor=factor, is_finished=False))
+
+    def finish(self) -> None:
+        """Leave the network with parameters of its own."""
+        self._step.finish()
+
+    def _prepare(self) -> None:
+        rate = self._config.learning_rate * self._rate_factor
+        config = replace(self._config, learning_rate=rate)
+        self._plain = PlainStep(
+            self._network,
+            self._source,
+            config,
+            seed=self._seed,
+            history=self._history,
+        )
+        self._step: Step = self._plain
+        if self._plain.is_replayable:
+            self._step = GraphedStep(self._plain)
+
+    def _rebuild(self) -> None:
+        """Make the steps anew, by changed settings, with the state they have."""
+        kept = {name: tensor.clone() for name, tensor in self.tensors.items()}
+        self._step.finish()
+        self._prepare()
+        _overwrite(self.tensors, kept)
+        self._plain.parameters.refresh_working()
+
+    @property
+    def _can_use_less(self) -> bool:
+        # Alone only: the others would wait for sums of a step that starts again.
+        return distributed.n_ranks() == 1 and self._config.block_size > 1
+
+    def _use_less_memory(self) -> None:
+        """Change to the algorithm of bounded memory, then halve its blocks."""
+        config = self._config
+        if config.algorithm == "naive":
+            self._config = replace(config, algorithm="two_pass")
+        else:
+            largest = min(config.block_size, len(self._source))
+            self._config = replace(config, block_size=max(1, largest // 2))
+        warnings.warn(
+            f"A training step must fit into memory, but does not; going on with "
+            f"algorithm='two_pass' and block_size={self._config.block_size}. Set "
+            "block_size or batch_size lower, or free memory.",
+            MemoryWarning,
+            stacklevel=3,
+        )
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        self._rebuild()
+
+
+def _overwrite(tensors: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
+    for name, tensor in tensors.items():
+        tensor.copy_(values[name])
+
+
+def _problem(state: TrainState, config: TrainConfig) -> str:
+    """Return what is wrong with the objective, nothing if all is well."""
     objective = float(state.record["objective"])
     if not math.isfinite(objective):
-        raise DegenerateError(
-            f"The objective must stay finite, but was {objective} at step "
-            f"{state.step}. Lower learning_rate, or scale X to ordinary sizes."
+        return (
+            f"The objective must stay finite, but was {objective} at step {state.step}."
         )
+    # Zero coefficients have an objective of about gamma / 2: more is a way to start
+    # with, but not to end up at.
+    usual = max(float(state.history[0, 0]), config.gamma / 2)
+    if objective > _EXPLOSION * usual:
+        return (
+            f"The objective must not explode, but rose from {usual:.4g} to "
+            f"{objective:.4g} at step {state.step}."
+        )
+    return ""

@@ -1,16 +1,8 @@
-"""How much memory a step takes, and how much is free."""
+"""How much memory a step takes."""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
-import torch
-
 from selfexpress.config import NetworkConfig, TrainConfig
-
-# Where the system does not say how much memory is available.
-_ASSUMED_FREE = 4 * 2**30
 
 
 def naive_step_bytes(
@@ -26,15 +18,3 @@ def naive_step_bytes(
     keys = n_samples * (n_features + 2 * sum(widths) + 2 * max(widths))
     coefficients = 6 * min(train.batch_size, n_samples) * n_samples
     return 4 * (keys + coefficients)
-
-
-def free_bytes(device: torch.device) -> int:
-    """Return the memory that can still be taken on a device."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    try:
-        text = Path("/proc/meminfo").read_text()
-    except OSError:
-        return _ASSUMED_FREE
-    found = re.search(r"MemAvailable:\s*(\d+) kB", text)
-    return 1024 * int(found.group(1)) if found else _ASSUMED_FREE

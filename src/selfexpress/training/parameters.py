@@ -8,6 +8,8 @@ from torch import Tensor, nn
 # Of matrix rows, in numbers: 8 of 2 bytes are the 16 bytes that the matrix units of a
 # GPU want to read at once.
 ALIGNMENT = 8
+# Of whole buffers: kernels that walk through them need not ask where they end.
+BLOCK = 1024
 
 
 class FlatParameters:
@@ -51,6 +53,7 @@ class FlatParameters:
         for parameter in self._parameters:
             self._starts[parameter] = size
             size += self._round_up(_n_rows(parameter) * self._stride(parameter))
+        size = -(-size // BLOCK) * BLOCK
         self.values = torch.zeros(size, dtype=like.dtype, device=like.device)
         self.gradients = torch.zeros_like(self.values, dtype=gradient_dtype)
         self.working = self.values

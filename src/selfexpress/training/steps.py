@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from selfexpress.config import TrainConfig
+from selfexpress.data.memory import free_bytes
 from selfexpress.data.sources import RowBlock, RowSource
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.training.fused import FusedGradient
-from selfexpress.training.memory import free_bytes
 from selfexpress.training.objective import GRADIENT_STEPS, Objective
 from selfexpress.training.optimizers import OPTIMIZERS
 from selfexpress.training.parameters import ALIGNMENT, FlatParameters

@@ -11,6 +11,7 @@ from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from selfexpress.data.opening import open_rows
 from selfexpress.data.sources import ArraySource
 from selfexpress.errors import ConfigError, DataError, DegenerateWarning
 from selfexpress.features.whitening import Whitening
@@ -270,3 +271,26 @@ def test_whitening_on_a_gpu_equals_that_on_the_processor(seed):
 @parametrize_with_checks([Whitening(1), Whitening(1, center=True, normalize=False)])
 def test_whitening_passes_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
+
+
+def test_a_file_larger_than_a_block_is_whitened_as_it_is_read(tmp_path, seed):
+    rows = np.random.default_rng(seed).normal(size=(50, 6)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    source = open_rows(tmp_path / "rows.npy")
+    whitening = Whitening(4, block_size=7).fit(source)
+    expected = Whitening(4).fit(rows).transform(rows)
+    streamed = whitening.stream(source)
+    assert (len(streamed), streamed.n_features) == (50, 4)
+    found = torch.cat([block.rows for block in streamed.blocks(11)])
+    assert found.dtype == torch.float32
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        whitening.transform(source), expected, rtol=1e-4, atol=1e-6
+    )
+
+
+def test_a_source_of_other_width_is_not_streamed(seed):
+    rows = np.random.default_rng(seed).normal(size=(20, 6))
+    whitening = Whitening(4).fit(rows)
+    with pytest.raises(DataError, match="6 features"):
+        whitening.stream(ArraySource(rows[:, :5]))

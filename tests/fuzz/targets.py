@@ -1,0 +1,329 @@
+"""Every reader of files that may come from anywhere, with small valid files for it.
+
+A target writes its files into a folder, says which of them may be damaged and how, and
+reads the folder as a user's program would, up to the first use of what was read.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from unittest import mock
+
+import dataset_files
+import numpy as np
+import torch
+from fuzz import mutations
+from scipy import sparse
+
+from selfexpress.data import cifar, layouts, verified
+from selfexpress.data.files import (
+    read_array,
+    read_csr,
+    read_labels,
+    write_array,
+    write_csr,
+    write_labels,
+)
+from selfexpress.data.opening import open_rows
+from selfexpress.errors import CheckpointError
+from selfexpress.estimators.senet import SENet
+from selfexpress.features import CodingRateEncoder
+from selfexpress.features import encoder_checkpoint as encoder_files
+from selfexpress.training.checkpoint import CheckpointFolder, read_checkpoint
+from selfexpress.training.resuming import Checkpoints, Standing
+
+SUFFIXES = (".npy", ".npz", ".csv", ".parquet", ".mat", ".safetensors")
+_KINDS: dict[str, mutations.Mutation] = {
+    ".npz": mutations.in_zip,
+    ".zip": mutations.in_zip,
+    ".gz": mutations.in_gzip,
+    ".mat": mutations.in_mat,
+    ".safetensors": mutations.in_safetensors,
+    ".selfexpress": mutations.in_safetensors,
+    ".checkpoint": mutations.in_safetensors,
+    ".json": mutations.in_json,
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A reader.
+
+    Attributes
+    ----------
+    name : str
+    write : callable
+        Writes valid files into a folder, by a seed.
+    read : callable
+        Reads that folder; may raise the package's own errors and nothing else.
+    """
+
+    name: str
+    write: Callable[[Path, int], None]
+    read: Callable[[Path], object]
+
+
+def knowing(path: Path) -> mutations.Mutation:
+    """Return the change that knows the form of a file, a blind one if none does."""
+    return _KINDS.get(path.suffix, mutations.blind)
+
+
+def targets() -> list[Target]:
+    """Return all targets."""
+    found = []
+    for suffix in SUFFIXES:
+        kind = suffix.removeprefix(".")
+        found += [
+            Target(f"rows-{kind}", _rows_writer(suffix), _rows_reader(suffix)),
+            Target(f"labels-{kind}", _labels_writer(suffix), _labels_reader(suffix)),
+            Target(f"opened-{kind}", _rows_writer(suffix), _open_reader(suffix)),
+        ]
+    found += [
+        Target("mapped-npy", _rows_writer(".npy"), _read_mapped),
+        Target("packed-npz", _write_packed_npz, _rows_reader(".npz")),
+        Target("labels-csv-table", _write_label_table, _labels_reader(".csv")),
+        Target("text-labels-npy", _write_text_labels, _labels_reader(".npy")),
+        Target("sparse-npz", _write_sparse, _read_sparse),
+        Target("shards", _write_shards, _read_shards),
+        Target("model", _write_model, _read_model),
+        Target("checkpoint", _write_checkpoint, _read_checkpoint),
+        Target("checkpoint-forged", _write_training, _forged(_take_up)),
+        Target("encoder", _write_encoder, _read_encoder),
+        Target("encoder-checkpoint", _write_encoder_state, _read_encoder_state),
+    ]
+    for reader in (*dataset_files.WRITERS, "hopkins"):
+        published = _Published(reader)
+        found.append(Target(f"published-{reader}", published.write, published.read))
+        forged = _forged(published.read)
+        found.append(Target(f"forged-{reader}", published.write, forged))
+    return found
+
+
+def _rows(seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(7, 4)).astype(np.float32)
+
+
+def _rows_writer(suffix: str) -> Callable[[Path, int], None]:
+    return lambda folder, seed: write_array(folder / f"rows{suffix}", _rows(seed))
+
+
+def _rows_reader(suffix: str) -> Callable[[Path], object]:
+    return lambda folder: read_array(folder / f"rows{suffix}").sum()
+
+
+def _labels_writer(suffix: str) -> Callable[[Path, int], None]:
+    labels = np.array([3, 1, 2, 1, 0, 2])
+    return lambda folder, seed: write_labels(folder / f"rows{suffix}", labels + seed)
+
+
+def _labels_reader(suffix: str) -> Callable[[Path], object]:
+    return lambda folder: np.unique(read_labels(folder / f"rows{suffix}"))
+
+
+def _open_reader(suffix: str) -> Callable[[Path], object]:
+    def read(folder: Path) -> object:
+        source = open_rows(folder / f"rows{suffix}")
+        source.take(torch.tensor([0, len(source) - 1]))
+        return [block.rows.sum() for block in source.blocks(3)]
+
+    return read
+
+
+def _read_mapped(folder: Path) -> object:
+    return np.asarray(read_array(folder / "rows.npy", mmap=True)).sum()
+
+
+def _write_packed_npz(folder: Path, seed: int) -> None:
+    rows = {"X": _rows(seed), "labels": np.arange(7), "words": np.array(["a", "bc"])}
+    np.savez_compressed(folder / "rows.npz", **rows)
+
+
+def _write_label_table(folder: Path, seed: int) -> None:
+    (folder / "rows.csv").write_text(
+        "name,label,score\n" + "".join(f'"r{i}",c{i % 3},{seed}.5\n' for i in range(6))
+    )
+
+
+def _write_text_labels(folder: Path, seed: int) -> None:
+    write_labels(folder / "rows.npy", ["cat", "dog", f"bird{seed}", "cat"])
+
+
+def _write_sparse(folder: Path, seed: int) -> None:
+    matrix = sparse.random_array((6, 5), density=0.4, rng=np.random.default_rng(seed))
+    write_csr(folder / "matrix.npz", matrix)
+
+
+def _read_sparse(folder: Path) -> object:
+    matrix = read_csr(folder / "matrix.npz")
+    # A false index would be followed here without a question.
+    return matrix.sum() + matrix[:1].nnz
+
+
+def _write_shards(folder: Path, seed: int) -> None:
+    (folder / "shards").mkdir()
+    for number, suffix in enumerate((".npy", ".parquet", ".safetensors")):
+        write_array(folder / "shards" / f"{number}{suffix}", _rows(seed + number))
+
+
+def _read_shards(folder: Path) -> object:
+    source = open_rows(folder / "shards")
+    source.take(torch.tensor([len(source) - 1, 0]))
+    return [block.rows.sum() for block in source.blocks(5)]
+
+
+@functools.cache
+def _model(seed: int) -> SENet:
+    settings = {"hidden_sizes": (6,), "n_embedding": 5, "max_iter": 30, "n_init": 2}
+    model = SENet(2, **settings, gamma=500.0, random_state=seed, device="cpu")
+    return model.fit(np.random.default_rng(seed).normal(size=(12, 4)))
+
+
+def _write_model(folder: Path, seed: int) -> None:
+    _model(seed).save(folder / "model.selfexpress")
+
+
+def _read_model(folder: Path) -> object:
+    model = SENet.load(folder / "model.selfexpress", device="cpu")
+    return model.predict(np.ones((2, model.n_features_in_)))
+
+
+def _write_checkpoint(folder: Path, seed: int) -> None:
+    checkpoints = CheckpointFolder(folder / "checkpoints")
+    tensors = {"a": torch.arange(6.0) + seed, "b": torch.tensor([seed])}
+    checkpoints.save(4, tensors, {"seed": seed, "names": ["x"]})
+
+
+def _read_checkpoint(folder: Path) -> object:
+    (path,) = (folder / "checkpoints").iterdir()
+    return read_checkpoint(path)
+
+
+def _training_state() -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    return {"values": torch.ones(5), "first": torch.zeros(5)}, torch.zeros(9, 5)
+
+
+def _write_training(folder: Path, seed: int) -> None:
+    tensors, history = _training_state()
+    checkpoints = Checkpoints(folder / "checkpoints")
+    checkpoints.save(Standing(3 + seed), tensors, history)
+
+
+def _take_up(folder: Path) -> object:
+    if CheckpointFolder(folder / "checkpoints").newest() is None:
+        raise CheckpointError("none is intact")
+    return Checkpoints(folder / "checkpoints").begin({}, *_training_state())
+
+
+@functools.cache
+def _encoder(seed: int) -> CodingRateEncoder:
+    rng = np.random.default_rng(seed)
+    images = rng.integers(0, 255, (8, 3, 16, 16), dtype=np.uint8)
+    encoder = CodingRateEncoder(
+        n_components=3, n_patches=2, batch_size=4, n_epochs=1, patch_size=8,
+        width=4, n_blocks=(1, 1), n_hidden=8, n_projection=6, grid_size=1,
+        device="cpu", random_state=seed,
+    )  # fmt: skip
+    return encoder.fit(images)
+
+
+def _write_encoder(folder: Path, seed: int) -> None:
+    _encoder(seed).save(folder / "encoder")
+
+
+def _read_encoder(folder: Path) -> object:
+    return CodingRateEncoder.load(folder / "encoder", device="cpu")
+
+
+def _write_encoder_state(folder: Path, seed: int) -> None:
+    tensors = {"network.a": torch.ones(3) * seed, "velocity.0": torch.zeros(3)}
+    metadata = {"step": 3, "seconds": 1.5, "history": [], "fingerprint": {"seed": seed}}
+    encoder_files.write_checkpoint(folder / "run.checkpoint", tensors, metadata)
+
+
+def _read_encoder_state(folder: Path) -> object:
+    return encoder_files.read_checkpoint(folder / "run.checkpoint")
+
+
+class _Published:
+    """A data set in its published layout, of a size that suits a test."""
+
+    def __init__(self, reader: str) -> None:
+        self._reader = reader
+        self._write = (
+            dataset_files.write_hopkins
+            if reader == "hopkins"
+            else dataset_files.WRITERS[reader]
+        )
+        self._spec: dataset_files.DatasetSpec | None = None
+
+    def write(self, folder: Path, seed: int) -> None:
+        written = self._write(folder, seed)
+        if seed == 0:
+            self._spec = written.spec
+
+    def read(self, folder: Path) -> object:
+        assert self._spec is not None
+        place = folder / self._spec.name
+        if self._reader == "hopkins":
+            layout = _sized(self._spec.layouts[0], place)
+            return layouts.read_sequences(place, layout, self._spec)
+        chosen = next(y for y in self._spec.layouts if y.reader == self._reader)
+        parts = tuple(self._spec.stored)
+        layout = _sized(chosen, place)
+        return layouts.READERS[self._reader](place, layout, self._spec, parts)
+
+
+# Readers whose description holds the size of the file as it lies there.
+_SIZED = ("mat", "letters-npz", "hopkins", "sequences")
+
+
+def _sized(layout: dataset_files.Layout, folder: Path) -> dataset_files.Layout:
+    """Let the description agree with the file's size, or nothing else is looked at."""
+    if layout.reader not in _SIZED:
+        return layout
+    files = tuple(
+        replace(file, size=(folder / file.path).stat().st_size) for file in layout.files
+    )
+    return replace(layout, files=files)
+
+
+def _forged(read: Callable[[Path], object]) -> Callable[[Path], object]:
+    """Let every checksum agree, as those of a file made on purpose would."""
+
+    def read_forged(folder: Path) -> object:
+        with _believing_checksums():
+            return read(folder)
+
+    return read_forged
+
+
+@contextmanager
+def _believing_checksums() -> Iterator[None]:
+    require = verified.require_checksum
+
+    def believe(_found: str, expected: str, *, source: str, problem: str = "") -> None:
+        require(expected, expected, source=source, problem=problem)
+
+    class Same(str):
+        """A checksum that equals every other."""
+
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        def __ne__(self, other: object) -> bool:
+            return False
+
+    checkpoint = "selfexpress.training.checkpoint._checksum"
+    with (
+        mock.patch.object(verified, "require_checksum", believe),
+        mock.patch.object(layouts, "require_checksum", believe),
+        mock.patch.object(cifar, "require_checksum", believe),
+        mock.patch(checkpoint, return_value=Same()),
+    ):
+        yield

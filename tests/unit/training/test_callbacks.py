@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import csv
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from selfexpress.config import NetworkConfig, TrainConfig
+from selfexpress.data.sources import ArraySource
+from selfexpress.errors import ConfigError, DataError
+from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.training.callbacks import (
+    CSVLogger,
+    ProgressBar,
+    TensorBoardLogger,
+    TrainState,
+)
+from selfexpress.training.loop import train
+from selfexpress.training.steps import RECORDED
+
+
+def trained(callback, seed=0):
+    """Train a small network; return its history."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = torch.randn(30, 8, generator=generator)
+    network = SelfExpressiveNetwork(8, NetworkConfig((16,), 8), generator=generator)
+    config = TrainConfig(
+        max_iter=23, batch_size=10, algorithm="naive", precision="float32",
+        engine="plain",
+    )  # fmt: skip
+    return train(network, ArraySource(rows), config, seed=seed, callbacks=[callback])
+
+
+def read(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("every", [1, 10, 1000])
+def test_a_csv_log_holds_the_history_of_the_model(every, tmp_path, seed):
+    path = tmp_path / "log.csv"
+    history = trained(CSVLogger(path, every), seed)
+    lines = read(path)
+    assert [int(line["step"]) for line in lines] == list(range(1, 24))
+    for name in RECORDED:
+        logged = [float(line[name]) for line in lines]
+        np.testing.assert_array_equal(logged, history[name])
+
+
+def state(step):
+    history = torch.arange(20.0).repeat(len(RECORDED), 1).T
+    return TrainState(step, 20, network=None, history=history)
+
+
+def test_a_resumed_training_is_logged_from_its_first_step(tmp_path):
+    log = CSVLogger(tmp_path / "log.csv", every=4)
+    log.on_train_begin(state(6))
+    for step in (7, 8, 9):
+        log.on_step_end(state(step))
+    log.on_train_end(state(9))
+    lines = read(tmp_path / "log.csv")
+    assert [int(line["step"]) for line in lines] == list(range(1, 10))
+    assert [float(line["penalty"]) for line in lines] == list(range(9))
+
+
+def test_steps_taken_again_after_going_back_are_logged_again(tmp_path):
+    log = CSVLogger(tmp_path / "log.csv", every=2)
+    log.on_train_begin(state(0))
+    for step in (1, 2, 3, 4, 2, 3):
+        log.on_step_end(state(step))
+    log.on_train_end(state(3))
+    steps = [int(line["step"]) for line in read(tmp_path / "log.csv")]
+    assert steps == [1, 2, 3, 4, 2, 3]
+
+
+def test_a_log_that_cannot_be_written_is_refused(tmp_path):
+    with pytest.raises(DataError, match="must be a file that can be written"):
+        trained(CSVLogger(tmp_path / "gone" / "log.csv"))
+    with pytest.raises(ConfigError, match="every must be a positive number"):
+        CSVLogger("log.csv", every=0)
+
+
+@pytest.mark.filterwarnings("default")
+def test_tensorboard_reads_the_history_of_the_model(tmp_path):
+    reading = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator"
+    )
+    history = trained(TensorBoardLogger(tmp_path / "board"))
+    events = reading.EventAccumulator(str(tmp_path / "board")).Reload()
+    curve = events.Scalars("training/objective")
+    assert [point.step for point in curve] == list(range(1, 24))
+    np.testing.assert_array_equal(
+        np.float32([point.value for point in curve]),
+        np.float32(history["objective"]),
+    )
+
+
+def test_without_tensorboard_the_message_says_how_to_get_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(ConfigError, match=r"selfexpress\[tensorboard\]"):
+        trained(TensorBoardLogger(tmp_path))
+
+
+def test_the_bar_shows_steps_rate_and_time_left_on_stderr(capsys):
+    trained(ProgressBar(every=5))
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    for part in ("training", "23/23", "objective", "steps/s", "left"):
+        assert part in captured.err
