@@ -74,15 +74,17 @@ def _tower(
 ) -> nn.Sequential:
     """Return an MLP with ReLU between its layers and tanh at the end.
 
-    Layers come uninitialised, so that the global random state stays untouched.
+    Layers come uninitialised, so that the global random state stays untouched, and on
+    the default device, which may be "meta" for sizes that nobody trusts.
     """
+    device = torch.get_default_device()
     sizes = [n_features, *config.hidden_sizes]
     layers: list[nn.Module] = []
     for n_inputs, n_outputs in pairwise(sizes):
-        hidden = skip_init(nn.Linear, n_inputs, n_outputs)
+        hidden = skip_init(nn.Linear, n_inputs, n_outputs, device=device)
         nn.init.kaiming_uniform_(hidden.weight, generator=generator)
         layers += [hidden, nn.ReLU()]
-    output = skip_init(nn.Linear, sizes[-1], config.n_embedding)
+    output = skip_init(nn.Linear, sizes[-1], config.n_embedding, device=device)
     nn.init.xavier_uniform_(output.weight, generator=generator)
     layers += [output, nn.Tanh()]
     for layer in layers:

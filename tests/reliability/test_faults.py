@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from reliability.crash import crash_test
 
 from selfexpress import SENet, make_subspaces
 from selfexpress.data.atomic import replacing
@@ -96,26 +95,46 @@ def test_ctrl_c(rows, undisturbed, tmp_path):
     assert_same_model(senet(checkpoint=tmp_path).fit(rows), undisturbed)
 
 
-def test_sigterm(rows, undisturbed, tmp_path):
-    """A forked process, so that the signal's own end can be seen."""
-    child = os.fork()
-    if child == 0:
-        try:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            stop = Interrupt(15, signal.SIGTERM)
-            senet(checkpoint=tmp_path, callbacks=[stop]).fit(rows)
-        finally:
-            os._exit(1)
-    _, status = os.waitpid(child, 0)
-    assert os.WTERMSIG(status) == signal.SIGTERM
+def in_a_new_process(script: str, *arguments: Path) -> subprocess.CompletedProcess:
+    """Run Python beside this one: a fork of it would inherit its stopped threads."""
+    tests = str(Path(__file__).parents[1])
+    words = [sys.executable, "-W", "ignore", "-c", script, *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": tests, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        words, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture
+def rows_file(rows, tmp_path_factory):
+    path = tmp_path_factory.mktemp("rows") / "rows.npy"
+    np.save(path, rows)
+    return path
+
+
+def test_sigterm(rows, rows_file, undisturbed, tmp_path):
+    done = in_a_new_process(
+        "import signal, sys; import numpy as np;"
+        "from reliability.test_faults import Interrupt, senet;"
+        "stop = Interrupt(15, signal.SIGTERM);"
+        "senet(checkpoint=sys.argv[1], callbacks=[stop]).fit(np.load(sys.argv[2]))",
+        tmp_path,
+        rows_file,
+    )
+    assert done.returncode == -signal.SIGTERM, done.stderr
     assert CheckpointFolder(tmp_path).newest().step == 15
     assert_same_model(senet(checkpoint=tmp_path).fit(rows), undisturbed)
 
 
 def test_sigkill(tmp_path):
-    tally = crash_test(6, seed=0, folder=tmp_path)
-    assert tally.kills == 6
-    assert (tally.lost, tally.different) == (0, 0)
+    done = in_a_new_process(
+        "import sys; from pathlib import Path;"
+        "from reliability.crash import crash_test;"
+        "tally = crash_test(6, seed=0, folder=Path(sys.argv[1]));"
+        "print(tally.kills, tally.lost, tally.different)",
+        tmp_path,
+    )
+    assert done.stdout.split() == ["6", "0", "0"], done.stderr
 
 
 def test_a_fit_that_was_finished(rows, undisturbed, tmp_path):
@@ -138,7 +157,7 @@ def test_a_damaged_checkpoint(rows, undisturbed, tmp_path):
 
 def test_a_checkpoint_of_other_data_or_settings(rows, tmp_path):
     interrupted(rows, tmp_path)
-    with pytest.raises(CheckpointError, match=r"gamma \(200.0 there, 100.0 here\)"):
+    with pytest.raises(CheckpointError, match=r"gamma \(90\.\d+ there, 100.0 here\)"):
         senet(checkpoint=tmp_path, gamma=100.0).fit(rows)
     with pytest.raises(CheckpointError, match="differ in rows"):
         senet(checkpoint=tmp_path).fit(rows[::-1])
@@ -168,22 +187,27 @@ def test_a_full_disk(rows, tmp_path):
     assert CheckpointFolder(tmp_path).newest().step == 15
 
 
-def test_a_folder_that_cannot_be_written_to(rows, tmp_path):
+def test_a_folder_that_cannot_be_written_to(rows, rows_file, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(CheckpointError, match="must name a folder"):
         senet(checkpoint=tmp_path / "file").fit(rows)
-    # In a forked process without privileges, to which permissions apply.
     interrupted(rows, tmp_path / "kept")
-    child = os.fork()
-    if child == 0:
-        os._exit(_refused_without_rights(tmp_path / "kept", rows))
-    _, status = os.waitpid(child, 0)
+    done = in_a_new_process(
+        "import sys; import numpy as np; from pathlib import Path;"
+        "from reliability.test_faults import refusal_without_rights;"
+        "rows = np.load(sys.argv[2]);"
+        "print(refusal_without_rights(Path(sys.argv[1]), rows))",
+        tmp_path / "kept",
+        rows_file,
+    )
     (tmp_path / "kept").chmod(0o755)
-    assert status == 0
+    assert "must be writable" in done.stdout, done.stderr
     assert CheckpointFolder(tmp_path / "kept").newest().step == 15
 
 
-def _refused_without_rights(folder: Path, rows: np.ndarray) -> int:
+def refusal_without_rights(folder: Path, rows: np.ndarray) -> str:
+    """Give up all privileges, so that permissions apply, and fit."""
+    senet().fit(rows)  # loads what cannot be read afterwards
     folder.chmod(0o555)
     for parent in list(folder.parents)[:3]:
         parent.chmod(0o755)
@@ -192,8 +216,8 @@ def _refused_without_rights(folder: Path, rows: np.ndarray) -> int:
     try:
         senet(checkpoint=folder).fit(rows)
     except CheckpointError as error:
-        return 0 if "must be writable" in str(error) else 2
-    return 1
+        return str(error)
+    return "nothing was refused"
 
 
 class Vanish(Callback):
@@ -312,7 +336,7 @@ def test_a_limit_on_memory(algorithm):
     )
     assert done.returncode == 0, done.stderr[-2000:]
     block_size, n_halved, n_labels = map(int, done.stdout.split())
-    assert (block_size, n_labels) == (8192, 8192)
+    assert (block_size, n_labels) == (16_384, 8192)
     assert n_halved >= 1
 
 

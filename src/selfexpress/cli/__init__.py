@@ -5,35 +5,57 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
+from typing import Any
 
 import typer
 from rich.console import Console
 
-from selfexpress import __version__
+from selfexpress import __version__, distributed
+from selfexpress.cli.bench import bench
 from selfexpress.cli.data import app as data_app
 from selfexpress.cli.demo import demo
 from selfexpress.cli.features import features
 from selfexpress.cli.fit import fit
 from selfexpress.cli.predict import predict
+from selfexpress.cli.report import report
+from selfexpress.cli.reproduce import reproduce
 from selfexpress.cli.score import score
 from selfexpress.errors import SelfExpressError
 
 app = typer.Typer(
-    help="Subspace clustering that learns a function instead of a matrix.",
+    help=(
+        "Subspace clustering that learns a function instead of a matrix.\n\n"
+        "Example: selfexpress fit rows.csv -k 3 -o rows.selfexpress --run rows-run\n\n"
+        "Then: selfexpress report rows-run"
+    ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (demo, fit, predict, score, features):
+for command in (demo, fit, predict, score, report, features, reproduce):
     app.command()(command)
+app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
+)(bench)
 app.add_typer(data_app, name="data")
+
+# Typer carries a Click of its own or uses the installed one, depending on its version;
+# either way this is the class of everything that is wrong with a command.
+_UsageError: type[Exception] = typer.BadParameter.__mro__[2]
 
 
 def main() -> None:
     """Run the command line; bad input is one line on stderr and exit code 2."""
-    with warnings.catch_warnings():
+    with distributed.process_group(), warnings.catch_warnings():
         warnings.showwarning = _show_warning
         try:
-            app()
+            code = app(prog_name="selfexpress", standalone_mode=False)
+            sys.exit(code if isinstance(code, int) else 0)
+        except _UsageError as error:
+            _explain_usage(error)
+            sys.exit(2)
+        except (typer.Abort, KeyboardInterrupt):
+            _complain("error", "interrupted")
+            sys.exit(130)
         except (SelfExpressError, ValueError, TypeError, OSError) as error:
             _complain("error", str(error))
             sys.exit(2)
@@ -52,8 +74,20 @@ def options(
         logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
 
 
+def _explain_usage(error: Any) -> None:
+    """Say in one line what is wrong with a command; without one, print the help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "selfexpress"
+    message = error.format_message().rstrip(".")
+    _complain("error", f"{message}. Try '{command} --help'.")
+
+
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    _complain("warning", str(message))
+    if distributed.is_main():
+        _complain("warning", str(message))
 
 
 def _complain(kind: str, text: str) -> None:

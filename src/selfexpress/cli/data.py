@@ -13,7 +13,10 @@ from selfexpress.data.locations import Location
 from selfexpress.data.specification import DatasetSpec
 from selfexpress.errors import DataError
 
-app = typer.Typer(help="List, fetch and find real data sets.", no_args_is_help=True)
+app = typer.Typer(
+    help="List, fetch and find real data sets.\n\nExample: selfexpress data list",
+    no_args_is_help=True,
+)
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Data set's name.")]
 RootOption = Annotated[
@@ -25,7 +28,10 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @app.command("list")
 def list_datasets(root: RootOption = None, as_json: JsonOption = False) -> None:
-    """List the data sets: samples, classes, shape, splits, and where they are."""
+    """List the data sets: samples, classes, shape, splits, and where they are.
+
+    Example: selfexpress data list
+    """
     entries = [_describe(spec, root) for spec in available()]
     if as_json:
         typer.echo(json.dumps(entries, indent=2))
@@ -42,7 +48,10 @@ def list_datasets(root: RootOption = None, as_json: JsonOption = False) -> None:
 def fetch_dataset(
     name: NameArgument, root: RootOption = None, as_json: JsonOption = False
 ) -> None:
-    """Download a data set unless it is there, verify it, and print its folder."""
+    """Download a data set unless it is there, verify it, and print its folder.
+
+    Example: selfexpress data fetch mnist
+    """
     location = fetch(name, root=root)
     load(name, root=root, download=False)
     _print_location(name, location, as_json=as_json)
@@ -52,7 +61,10 @@ def fetch_dataset(
 def where_dataset(
     name: NameArgument, root: RootOption = None, as_json: JsonOption = False
 ) -> None:
-    """Print the folder that holds a data set."""
+    """Print the folder that holds a data set.
+
+    Example: selfexpress data where mnist --json
+    """
     _print_location(name, locate(name, root=root), as_json=as_json)
 
 

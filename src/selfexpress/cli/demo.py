@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -15,10 +16,16 @@ from rich.console import Console
 from rich.table import Table
 
 from selfexpress import metrics
+from selfexpress.cli.stages import shown_stages
 from selfexpress.data.files import write_labels
 from selfexpress.data.synthetic import make_subspaces
 from selfexpress.estimators.senet import SENet
-from selfexpress.report.plots import plot_coefficients
+from selfexpress.report import (
+    plot_coefficients,
+    recorded_warnings,
+    save_run,
+    write_report,
+)
 
 
 def demo(
@@ -26,11 +33,12 @@ def demo(
         Path, typer.Option("--output", "-o", help="Folder for what is made.")
     ] = Path("demo-output"),
     seed: Annotated[int, typer.Option(help="Of data and training.")] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON, for machines.")
     ] = False,
 ) -> None:
-    """Cluster synthetic subspaces and small digits; write labels, model, pictures.
+    """Cluster synthetic subspaces and small digits; write labels, models, reports.
 
     Example: selfexpress demo -o demo-output
     """
@@ -38,19 +46,25 @@ def demo(
     console = Console(stderr=True)
     results = {}
     for name, problem in (("subspaces", _subspaces), ("digits", _digits)):
-        console.print(f"{name}:", highlight=False)
-        X, truth, model = problem(seed)
-        results[name] = _run(X, truth, model, output / name)
+        if not quiet:
+            console.print(f"{name}:", highlight=False)
+        results[name] = _run(problem(seed), output / name, quiet=quiet)
     if as_json:
         print(json.dumps(results))
     else:
         _print_table(results, output)
 
 
-Problem = tuple[NDArray[np.float64], NDArray[np.int64], SENet]
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    X: NDArray[np.float64]
+    truth: NDArray[np.int64]
+    model: SENet
+    report: str
+    image_shape: tuple[int, int] | None = None
 
 
-def _subspaces(seed: int) -> Problem:
+def _subspaces(seed: int) -> _Problem:
     """Five subspaces of dimension 6 in R^30, 300 points each."""
     data = make_subspaces(
         5, dimension=6, n_features=30, n_samples=300, random_state=seed
@@ -63,12 +77,11 @@ def _subspaces(seed: int) -> Problem:
         n_train_samples=750,
         max_iter=400,
         random_state=seed,
-        verbose=True,
     )
-    return data.X, data.labels, model
+    return _Problem(data.X, data.labels, model, "subspaces-report.html")
 
 
-def _digits(seed: int) -> Problem:
+def _digits(seed: int) -> _Problem:
     """1,797 handwritten digits of 8x8 pixels that scikit-learn ships."""
     from sklearn.datasets import load_digits
 
@@ -80,18 +93,18 @@ def _digits(seed: int) -> Problem:
         n_train_samples=900,
         max_iter=400,
         random_state=seed,
-        verbose=True,
     )
-    return X, truth.astype(np.int64), model
+    return _Problem(X, truth.astype(np.int64), model, "report.html", (8, 8))
 
 
-def _run(
-    X: NDArray[np.float64], truth: NDArray[np.int64], model: SENet, prefix: Path
-) -> dict[str, float]:
+def _run(problem: _Problem, prefix: Path, *, quiet: bool) -> dict[str, float]:
     """Fit on four fifths of the rows, name the rest, write everything."""
+    X, truth, model = problem.X, problem.truth, problem.model
     is_new = np.arange(len(X)) % 5 == 4
     start = time.perf_counter()
-    model.fit(X[~is_new])
+    model.set_params(verbose=not quiet)
+    with recorded_warnings() as warned, shown_stages(model, quiet=quiet):
+        model.fit(X[~is_new])
     seconds = time.perf_counter() - start
     named = model.predict(X[is_new])
     write_labels(prefix.with_name(f"{prefix.name}-labels.csv"), model.labels_)
@@ -100,6 +113,17 @@ def _run(
     axes = plot_coefficients(model.coefficients_, model.labels_, axes=figure.subplots())
     axes.set_title(f"{prefix.name}: |C|, sorted by label")
     figure.savefig(prefix.with_suffix(".png"), dpi=120)
+    run = save_run(
+        prefix.with_name(f"{prefix.name}-run"),
+        model,
+        X=X[~is_new],
+        truth=truth[~is_new],
+        image_shape=problem.image_shape,
+        title=f"{prefix.name}: {len(model.labels_):,} samples",
+        command="selfexpress demo",
+        warnings=warned,
+    )
+    write_report(run, prefix.with_name(problem.report))
     return {
         "accuracy": metrics.clustering_accuracy(model.labels_, truth[~is_new]),
         "normalized_mutual_info": metrics.normalized_mutual_info(
@@ -121,5 +145,7 @@ def _print_table(results: dict[str, dict[str, float]], output: Path) -> None:
     console = Console()
     console.print(table)
     console.print(
-        f"labels, models and pictures of |C| are in {output}/", highlight=False
+        f"labels, models, pictures and runs are in {output}/; open "
+        f"{output}/report.html in a browser",
+        highlight=False,
     )

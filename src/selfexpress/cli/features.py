@@ -15,10 +15,10 @@ import torch
 import typer
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.progress import Progress
 from torch import Tensor
 
 from selfexpress.cli.outputs import require_writable
+from selfexpress.cli.stages import rows_bar
 from selfexpress.data.atomic import replacing
 from selfexpress.data.datasets import Dataset, load
 from selfexpress.data.files import FORMATS, read_array, write_array
@@ -188,7 +188,7 @@ class _Stages:
     def watched(self, name: str, source: RowSource) -> Iterator[RowSource]:
         """Yield the same rows; walking them moves the bar."""
         start = time.perf_counter()
-        with Progress(console=Console(stderr=True), disable=self._quiet) as progress:
+        with rows_bar(quiet=self._quiet) as progress:
             task = progress.add_task(name, total=len(source))
 
             def count(rows: Tensor) -> Tensor:

@@ -3,92 +3,303 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from selfexpress import distributed
+from selfexpress.cli.config import (
+    config_text,
+    effective_options,
+    read_config,
+    write_config,
+)
 from selfexpress.cli.outputs import require_writable
-from selfexpress.cli.rows import read_rows
+from selfexpress.cli.problem import Problem, read_problem, require_run
+from selfexpress.cli.stages import shown_stages
 from selfexpress.data.files import FORMATS, write_csr, write_labels
+from selfexpress.errors import ConfigError
 from selfexpress.estimators.senet import SENet
+from selfexpress.report import recorded_warnings, save_run
+from selfexpress.training.callbacks import Callback, CSVLogger, TensorBoardLogger
+
+# More clusters than this are summed up instead of listed.
+_MOST_LISTED = 20
+
+_OUTPUTS, _REPORT = "What to write", "Report"
+_TRAINING, _GRAPH = "Training", "Graph and labels"
+_MACHINE, _TERMINAL = "Machine", "Configuration and terminal"
+
+
+def _auto(text: str, panel: str) -> Any:
+    """Return an option that SENet decides upon unless it is given."""
+    return typer.Option(help=text, rich_help_panel=panel, show_default="auto")
+
+
+def _default(text: str, panel: str, value: object) -> Any:
+    """Return an option whose default is that of SENet."""
+    return typer.Option(help=text, rich_help_panel=panel, show_default=str(value))
+
+
+def _file(text: str, panel: str) -> Any:
+    return typer.Option(help=text, rich_help_panel=panel)
 
 
 def fit(
-    data: Annotated[str, typer.Argument(help="File of rows, or a data set's name.")],
+    context: typer.Context,
+    data: Annotated[
+        str, typer.Argument(help="File or folder of rows, or a data set's name.")
+    ],
     n_clusters: Annotated[
         int, typer.Option("--n-clusters", "-k", help="Number of clusters.")
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Model to write.")],
-    labels: Annotated[
-        Path | None, typer.Option(help="Also write the labels to this file.")
-    ] = None,
-    coefficients: Annotated[
-        Path | None, typer.Option(help="Also write C to this sparse .npz file.")
-    ] = None,
     name: Annotated[
         str | None, typer.Option(help="Array or column of DATA that holds the rows.")
     ] = None,
-    gamma: Annotated[
-        float, typer.Option(help="Weight of the reconstruction against sparsity.")
-    ] = 200.0,
-    l1_ratio: Annotated[
-        float, typer.Option(help="Share of the l1 norm in the elastic net.")
-    ] = 0.9,
-    max_iter: Annotated[int, typer.Option(help="Training steps.")] = 1000,
-    n_train_samples: Annotated[
-        int, typer.Option(help="Rows drawn to train on; 0 for all.")
-    ] = 2000,
-    affinity: Annotated[
-        str, typer.Option(help="nearest_neighbors or symmetric.")
-    ] = "nearest_neighbors",
-    n_eigenvectors: Annotated[
-        int | None, typer.Option(help="Of the embedding; as many as clusters if unset.")
+    labels: Annotated[Path | None, _file("Labels of the rows.", _OUTPUTS)] = None,
+    coefficients: Annotated[
+        Path | None, _file("Coefficients C, a sparse .npz file.", _OUTPUTS)
     ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
+    log_csv: Annotated[
+        Path | None, _file("Objective of every step, a .csv file.", _OUTPUTS)
+    ] = None,
+    log_tensorboard: Annotated[
+        Path | None, _file("The same for TensorBoard, a folder.", _OUTPUTS)
+    ] = None,
+    run: Annotated[
+        Path | None,
+        _file("Folder for selfexpress report, with a config.toml.", _REPORT),
+    ] = None,
+    truth: Annotated[
+        Path | None, _file("File of true classes; adds scores to the run.", _REPORT)
+    ] = None,
+    images: Annotated[
+        str | None,
+        _file("File or data set with the samples as pictures.", _REPORT),
+    ] = None,
+    gamma: Annotated[
+        float | None,
+        _auto("Weight of the reconstruction against sparsity.", _TRAINING),
+    ] = None,
+    l1_ratio: Annotated[
+        float | None,
+        _default("Share of the l1 norm in the elastic net.", _TRAINING, 0.9),
+    ] = None,
+    max_iter: Annotated[int | None, _auto("Training steps.", _TRAINING)] = None,
+    n_train_samples: Annotated[
+        int | None, _auto("Rows drawn to train on; 0 for all.", _TRAINING)
+    ] = None,
+    batch_size: Annotated[
+        int | None, _auto("Rows expressed in a step.", _TRAINING)
+    ] = None,
+    hidden_sizes: Annotated[
+        str | None, _auto("Hidden layers, such as 512,512.", _TRAINING)
+    ] = None,
+    n_embedding: Annotated[
+        int | None, _auto("Dimension of queries and keys.", _TRAINING)
+    ] = None,
+    learning_rate: Annotated[
+        float | None, _auto("Of the first step.", _TRAINING)
+    ] = None,
+    optimizer: Annotated[
+        str | None, _default("adam or muon.", _TRAINING, "adam")
+    ] = None,
+    affinity: Annotated[
+        str | None,
+        _default(
+            "weighted_neighbors, nearest_neighbors or symmetric.",
+            _GRAPH,
+            "weighted_neighbors",
+        ),
+    ] = None,
+    n_neighbors: Annotated[
+        int | None, _default("Rows joined to each.", _GRAPH, 10)
+    ] = None,
+    n_nonzero: Annotated[
+        int | None, _default("Coefficients kept of each row.", _GRAPH, 100)
+    ] = None,
+    n_eigenvectors: Annotated[
+        int | None, _auto("Dimension of the spectral embedding.", _GRAPH)
+    ] = None,
+    n_cluster_samples: Annotated[
+        int | None,
+        _auto("Rows to build the graph of; 0 for all. Others are named.", _GRAPH),
+    ] = None,
+    block_size: Annotated[
+        int | None, _default("Rows handled at once.", _MACHINE, 16_384)
+    ] = None,
+    precision: Annotated[
+        str | None, _auto("float32, or bfloat16 on a GPU.", _MACHINE)
+    ] = None,
+    device: Annotated[
+        str, typer.Option(help="cpu, cuda or auto.", rich_help_panel=_MACHINE)
+    ] = "auto",
+    checkpoint: Annotated[
+        Path | None,
+        _file("Folder in which an interrupted fit goes on.", _MACHINE),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Fix for the same result twice.")] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+    # Read by its callback, before the other options are looked at.
+    config: Annotated[  # noqa: ARG001
+        Path | None,
+        typer.Option(
+            help="TOML file of options; the command line goes before it.",
+            rich_help_panel=_TERMINAL,
+            is_eager=True,
+            callback=read_config,
+        ),
+    ] = None,
+    show_config: Annotated[
+        bool,
+        typer.Option(
+            "--show-config",
+            help="Fit nothing; print the options as TOML.",
+            rich_help_panel=_TERMINAL,
+        ),
+    ] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option("--quiet", help="No progress.", rich_help_panel=_TERMINAL),
+    ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON, for machines.")
+        bool,
+        typer.Option(
+            "--json", help="Print JSON, for machines.", rich_help_panel=_TERMINAL
+        ),
     ] = False,
 ) -> None:
     """Cluster the rows of DATA and write a model that names new rows.
 
-    Example: selfexpress fit rows.npy -k 10 -o rows.selfexpress --labels labels.npy
+    What is "auto" follows from the data and the device; the run says what it became.
+
+    Example: selfexpress fit rows.npy -k 10 -o rows.selfexpress --run rows-run
+
+    Again: selfexpress fit --config rows-run/config.toml
     """
-    require_writable(output)
-    if labels is not None:
-        require_writable(labels, suffixes=FORMATS)
-    if coefficients is not None:
-        require_writable(coefficients, suffixes=(".npz",))
+    options = effective_options(context)
+    if show_config:
+        print(config_text(options), end="")
+        return
+    _require_places(output, labels, coefficients, log_csv)
+    require_run(run, truth=truth, images=images)
+    problem = read_problem(data, name=name, images=images, truth=truth)
     model = SENet(
         n_clusters,
-        gamma=gamma,
-        l1_ratio=l1_ratio,
-        max_iter=max_iter,
-        n_train_samples=n_train_samples or None,
-        affinity=affinity,
-        n_eigenvectors=n_eigenvectors,
+        callbacks=_loggers(log_csv, log_tensorboard),
+        checkpoint=checkpoint,
         device=device,
         random_state=seed,
         verbose=not quiet,
-    ).fit(read_rows(data, name=name))
+        **_given(
+            gamma=gamma,
+            l1_ratio=l1_ratio,
+            max_iter=max_iter,
+            n_train_samples=n_train_samples,
+            batch_size=batch_size,
+            hidden_sizes=_parse_sizes(hidden_sizes),
+            n_embedding=n_embedding,
+            learning_rate=learning_rate,
+            optimizer=optimizer,
+            affinity=affinity,
+            n_neighbors=n_neighbors,
+            n_nonzero=n_nonzero,
+            n_eigenvectors=n_eigenvectors,
+            n_cluster_samples=n_cluster_samples,
+            block_size=block_size,
+            precision=precision,
+        ),
+    )
+    with recorded_warnings() as warned, shown_stages(model, quiet=quiet):
+        model.fit(problem.rows)
+    if not distributed.is_main():
+        return
     model.save(output)
     if labels is not None:
         write_labels(labels, model.labels_)
     if coefficients is not None:
         write_csr(coefficients, model.coefficients_)
+    if run is not None:
+        _save_run(run, model, problem, title=Path(data).stem, warned=warned)
+        write_config(run / "config.toml", config_text(options, model.settings_))
     if as_json:
-        print(json.dumps(_summary(model, output)))
+        print(json.dumps(_summary(model, output, run)))
     else:
-        _print_summary(model, output)
+        _print_summary(model, output, run)
 
 
-def _summary(model: SENet, output: Path) -> dict[str, object]:
+def _require_places(
+    output: Path, labels: Path | None, coefficients: Path | None, log: Path | None
+) -> None:
+    """Refuse files that could not be written, before the work."""
+    require_writable(output)
+    if labels is not None:
+        require_writable(labels, suffixes=FORMATS)
+    if coefficients is not None:
+        require_writable(coefficients, suffixes=(".npz",))
+    if log is not None:
+        require_writable(log, suffixes=(".csv",))
+
+
+# Options for which 0 means all.
+_ZERO_IS_ALL = ("n_train_samples", "n_cluster_samples")
+
+
+def _given(**settings: Any) -> dict[str, Any]:
+    """Return the settings that were given; SENet decides upon the others."""
+    return {
+        name: None if name in _ZERO_IS_ALL and value == 0 else value
+        for name, value in settings.items()
+        if value is not None
+    }
+
+
+def _parse_sizes(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(int(size) for size in text.split(","))
+    except ValueError as error:
+        raise ConfigError(
+            f"--hidden-sizes must be numbers with commas between them, got {text!r}. "
+            "Write for example 512,512."
+        ) from error
+
+
+def _loggers(log_csv: Path | None, log_tensorboard: Path | None) -> list[Callback]:
+    loggers: list[Callback] = []
+    if log_csv is not None:
+        loggers.append(CSVLogger(log_csv))
+    if log_tensorboard is not None:
+        loggers.append(TensorBoardLogger(log_tensorboard))
+    return loggers
+
+
+def _save_run(
+    run: Path, model: SENet, problem: Problem, *, title: str, warned: Sequence[object]
+) -> None:
+    save_run(
+        run,
+        model,
+        X=problem.samples,
+        truth=problem.truth,
+        class_names=problem.class_names,
+        title=f"{title}: {len(model.labels_):,} samples in {model.n_clusters} clusters",
+        command=shlex.join(["selfexpress", *sys.argv[1:]]),
+        warnings=warned,
+    )
+
+
+def _summary(model: SENet, output: Path, run: Path | None) -> dict[str, object]:
     sizes = np.bincount(model.labels_, minlength=model.n_clusters)
+    written = {} if run is None else {"run": str(run), "config": f"{run}/config.toml"}
     return {
         "model": str(output),
         "n_samples": len(model.labels_),
@@ -96,17 +307,36 @@ def _summary(model: SENet, output: Path) -> dict[str, object]:
         "objective": float(model.history_["objective"][-1]),
         "n_iter": model.n_iter_,
         "seconds": model.timings_,
+        "settings": model.settings_,
+        **written,
     }
 
 
-def _print_summary(model: SENet, output: Path) -> None:
-    console = Console()
+def _print_summary(model: SENet, output: Path, run: Path | None) -> None:
+    console = Console(highlight=False)
     console.print(f"{len(model.labels_)} rows in {model.n_clusters} clusters")
+    console.print(_sizes(model))
+    objective = model.history_["objective"][-1]
+    gamma = model.settings_["gamma"]
+    stages = ", ".join(f"{name} {s:.1f} s" for name, s in model.timings_.items())
+    lines = [
+        f"objective {objective:.4g} after {model.n_iter_} steps, gamma {gamma:.4g}",
+        f"{sum(model.timings_.values()):.1f} s: {stages}",
+        f"model written to {output}",
+    ]
+    if run is not None:
+        command = shlex.join(["selfexpress", "report", str(run)])
+        lines.append(f"run written to {run}; see it with: {command}")
+    console.print("\n".join(lines), markup=False, soft_wrap=True)
+
+
+def _sizes(model: SENet) -> Table | str:
+    sizes = np.bincount(model.labels_, minlength=model.n_clusters)
+    if len(sizes) > _MOST_LISTED:
+        return f"of {sizes.min()} to {sizes.max()} rows, {np.median(sizes):g} in half"
     table = Table()
     table.add_column("cluster", justify="right")
     table.add_column("rows", justify="right")
-    for cluster, size in enumerate(np.bincount(model.labels_)):
+    for cluster, size in enumerate(sizes):
         table.add_row(str(cluster), str(size))
-    console.print(table)
-    stages = ", ".join(f"{name} {s:.1f} s" for name, s in model.timings_.items())
-    console.print(f"{stages}\nmodel written to {output}", markup=False)
+    return table

@@ -51,6 +51,8 @@ def score(
 
     Files are .npy, .npz, .csv, .parquet, .mat or .safetensors. SRE, the share of wrong
     edges and CONN are of the true classes: the labels play no part in them.
+
+    Example: selfexpress score labels.csv truth.csv
     """
     found, classes = read_labels(labels), read_labels(truth, name=truth_name)
     if len(found) != len(classes):

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -65,14 +66,19 @@ def write_run(folder: Path, run: Run) -> None:
         target.write_text(text + "\n", encoding="utf-8")
 
 
-def read_run(folder: Path) -> Run:
+def read_run(folder: str | PathLike[str]) -> Run:
     """Read and check a run.
+
+    Parameters
+    ----------
+    folder : str or path-like
 
     Raises
     ------
     DataError
         If the folder holds no run, or one that is damaged or of another format.
     """
+    folder = Path(folder)
     if not (folder / _TEXT_FILE).is_file():
         raise DataError(
             f"{folder} must be a folder that holds a run, but has no {_TEXT_FILE}. "

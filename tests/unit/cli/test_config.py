@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from selfexpress import make_subspaces
+from selfexpress.cli import app
+from selfexpress.cli.config import config_text
+from selfexpress.data.files import read_labels
+from selfexpress.errors import ConfigError, DataError
+
+SMALL = ("--hidden-sizes", "16", "--n-embedding", "8", "--max-iter", "7")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    data = make_subspaces(3, dimension=2, n_features=9, n_samples=20, random_state=0)
+    np.save("rows.npy", data.X)
+    return tmp_path
+
+
+def call(*words):
+    return CliRunner().invoke(app, list(map(str, words)), catch_exceptions=True)
+
+
+def shown(*words):
+    ran = call("fit", *words, "--show-config")
+    assert ran.exit_code == 0, ran.output
+    return tomllib.loads(ran.stdout)
+
+
+def test_the_command_line_goes_before_the_file(folder):
+    Path("fit.toml").write_text(
+        'data = "rows.npy"\nn-clusters = 3\noutput = "m"\ngamma = 40.0\nseed = 5\n'
+    )
+    options = shown("--config", "fit.toml", "-k", 4, "--seed", 0)
+    assert options["n-clusters"] == 4
+    assert options["seed"] == 0
+    assert options["gamma"] == 40.0
+    assert Path(options["data"]) == folder / "rows.npy"
+
+
+def test_a_shown_config_gives_itself_again(folder):
+    first = shown("rows.npy", "-k", 3, "-o", "a b", "--gamma", 1e-5, *SMALL)
+    Path("again.toml").write_text(config_text(first))
+    assert shown("--config", "again.toml") == first
+    assert first["gamma"] == 1e-5
+    assert first["hidden-sizes"] == "16"
+    assert "config" not in first
+    assert not Path("a b").exists()
+
+
+def test_lists_of_sizes_are_understood(folder):
+    Path("fit.toml").write_text("hidden-sizes = [32, 16]\n")
+    options = shown("--config", "fit.toml", "rows.npy", "-k", 3, "-o", "m")
+    assert options["hidden-sizes"] == "32,16"
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("gama = 3", ConfigError, "must be an option of fit, such as n-clusters, got"),
+        ("n_clusters = 3", ConfigError, "n_clusters"),
+        ('config = "other.toml"', ConfigError, "config"),
+        ("gamma = {a = 1}", ConfigError, "gamma in fit.toml must be a number"),
+        ("gamma = ", DataError, "must be a TOML file of options"),
+    ],
+)
+def test_files_that_cannot_be_meant_are_refused(folder, text, error, message):
+    Path("fit.toml").write_text(text)
+    ran = call("fit", "--config", "fit.toml", "rows.npy", "-k", 3, "-o", "m")
+    assert isinstance(ran.exception, error)
+    assert message in str(ran.exception)
+    assert len(str(ran.exception).splitlines()) == 1
+
+
+def test_values_of_a_file_are_checked_as_on_the_command_line(folder):
+    Path("fit.toml").write_text("n-clusters = 2.5\n")
+    ran = call("fit", "--config", "fit.toml", "rows.npy", "-o", "m")
+    assert ran.exit_code == 2
+    assert "n-clusters" in ran.output
+
+
+def test_a_missing_file_is_refused(folder):
+    ran = call("fit", "--config", "gone.toml", "rows.npy", "-k", 3, "-o", "m")
+    assert isinstance(ran.exception, DataError)
+
+
+def test_any_text_survives_being_written():
+    options = {"name": 'a"b\\c\n\t\x7fé', "seed": 3, "gamma": float("inf"), "on": True}
+    assert tomllib.loads(config_text(options)) == options
+
+
+def test_settings_chosen_by_us_are_comments():
+    text = config_text({"gamma": 1.0}, {"gamma": 1.0, "max_iter": 50})
+    assert tomllib.loads(text) == {"gamma": 1.0}
+    assert "# max-iter = 50" in text
+    assert text.count("gamma") == 1
+
+
+@pytest.mark.filterwarnings("default::selfexpress.errors.DegenerateWarning")
+def test_a_run_can_be_run_again_from_its_config(folder, monkeypatch):
+    words = ("-k", 3, "-o", "m", "--run", "run", "--labels", "l.npy", "--quiet")
+    ran = call("fit", "rows.npy", *words, *SMALL, "--log-csv", "log.csv", "--json")
+    assert ran.exit_code == 0, ran.output
+    assert json.loads(ran.stdout)["config"] == "run/config.toml"
+    assert len(Path("log.csv").read_text().splitlines()) == 8
+
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    ran = call(
+        "fit", "--config", "../run/config.toml", "--labels", "again.npy", "--quiet"
+    )
+    assert ran.exit_code == 0, ran.output
+    np.testing.assert_array_equal(
+        read_labels(Path("again.npy")), read_labels(folder / "l.npy")
+    )
+
+
+def test_sizes_that_are_no_numbers_are_refused(folder):
+    ran = call("fit", "rows.npy", "-k", 3, "-o", "m", "--hidden-sizes", "a,b")
+    assert isinstance(ran.exception, ConfigError)
