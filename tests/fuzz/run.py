@@ -110,6 +110,7 @@ def _lines(batches: list[dict[str, int]], status: Path) -> Iterator[dict[str, An
     finally:
         worker.kill()
         worker.wait()
+        worker.stdout.close()
         watcher.join()
 
 

@@ -135,6 +135,7 @@ def test_warnings_are_single_lines_too(call, tmp_path):
     assert line.startswith("warning: The affinity graph should have at most")
 
 
+@pytest.mark.slow
 def test_demo_writes_labels_models_and_pictures(call, tmp_path):
     code, out, _ = call("demo", "-o", tmp_path / "demo", "--json")
     assert code == 0

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -209,7 +210,7 @@ def refusal_without_rights(folder: Path, rows: np.ndarray) -> str:
     """Give up all privileges, so that permissions apply, and fit."""
     senet().fit(rows)  # loads what cannot be read afterwards
     folder.chmod(0o555)
-    for parent in list(folder.parents)[:3]:
+    for parent in takewhile(lambda p: "pytest" in str(p), folder.parents):
         parent.chmod(0o755)
     if os.geteuid() == 0:
         os.setuid(65534)

@@ -34,6 +34,7 @@ def with_network(data, seed, **settings):
     with torch.no_grad():
         model.network_.threshold.fill_(0.5)
     model.n_features_in_ = 8
+    model.settings_ = {"gamma": 50.0}
     return model
 
 
