@@ -40,10 +40,10 @@ def test_streams_that_end_early_or_differ_from_their_checksum_are_errors(seed):
         read_all(spoiled, 100)
 
 
-@pytest.mark.parametrize("more", [b"\0", b"more", gzip.compress(b"more")])
+@pytest.mark.parametrize("more", [b"\0", b"more", gzip.compress(b"more", mtime=0)])
 def test_whatever_follows_is_an_error(more):
     with pytest.raises(EOFError, match="something follows"):
-        read_all(gzip.compress(b"content") + more, 100)
+        read_all(gzip.compress(b"content", mtime=0) + more, 100)
 
 
 def test_what_is_not_gzip_is_taken_as_it_is():
