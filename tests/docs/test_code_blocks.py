@@ -167,4 +167,7 @@ def test_relative_links_lead_somewhere():
     for page in PAGES:
         text = page.read_text("utf-8")
         for target in re.findall(r"\]\((?!https?://|#|mailto:)([^)#\s]+)", text):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+            # The gallery's pages are made by `make docs`.
+            is_made = "gallery/" in target
+            is_there = (page.parent / target).exists()
+            assert is_made or is_there, f"{page.name}: {target}"
