@@ -11,23 +11,8 @@ import numpy as np
 import pytest
 
 from selfexpress import SENet, __version__, make_subspaces
-from selfexpress.cli import main
 from selfexpress.data.files import read_csr, read_labels, write_array, write_labels
 from selfexpress.metrics import clustering_accuracy
-
-
-@pytest.fixture
-def call(monkeypatch, capsys):
-    """Run the command line; return exit code, stdout and stderr."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["selfexpress", *map(str, arguments)])
-        with pytest.raises(SystemExit) as leaving:
-            main()
-        captured = capsys.readouterr()
-        return leaving.value.code, captured.out, captured.err
-
-    return run
 
 
 @pytest.fixture(scope="module")

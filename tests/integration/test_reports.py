@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 
 import numpy as np
 import pytest
 
 from selfexpress import make_subspaces
-from selfexpress.cli import main
 from selfexpress.data.files import write_labels
 from selfexpress.report import read_run
 
@@ -18,20 +16,6 @@ FIT = (
     "--gamma", 50, "--max-iter", 30, "--affinity", "symmetric", "--device", "cpu",
     "--quiet",
 )  # fmt: skip
-
-
-@pytest.fixture
-def call(monkeypatch, capsys):
-    """Run the command line; return exit code, stdout and stderr."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["selfexpress", *map(str, arguments)])
-        with pytest.raises(SystemExit) as leaving:
-            main()
-        captured = capsys.readouterr()
-        return leaving.value.code, captured.out, captured.err
-
-    return run
 
 
 @pytest.fixture

@@ -23,8 +23,11 @@ from selfexpress.estimators.base import SelfExpressiveClusterer, resolve_device
 class SolverClusterer(SelfExpressiveClusterer, ABC):
     """Base of ``EnSC``, ``SSCOMP`` and ``ESC``.
 
-    A subclass says in :meth:`_express` how unit rows become sparse coefficients.
+    A subclass says in :meth:`_express` how unit rows become sparse coefficients, and
+    may offer ``join``: whether weak edges hold a graph in too many pieces together.
     """
+
+    join: bool = False
 
     def fit(self, X: Any, y: None = None) -> Self:
         """Express the rows of ``X`` by each other and cluster them.
@@ -63,7 +66,7 @@ class SolverClusterer(SelfExpressiveClusterer, ABC):
             cluster_config,
             seed=seed,
             device=device,
-            joining_rows=rows if getattr(self, "join", False) else None,
+            joining_rows=rows if self.join else None,
         )
         return self
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -138,7 +139,7 @@ class ProgressBar(Callback):
         self._progress.stop()
 
 
-class HistoryLogger(Callback):
+class HistoryLogger(Callback, ABC):
     """Base of what keeps the entries of every step somewhere.
 
     Steps are handed over some at a time, because reading them waits for a GPU. A
@@ -159,17 +160,17 @@ class HistoryLogger(Callback):
             )
         self.every = every
 
+    @abstractmethod
     def open(self) -> None:
         """Begin a log, in place of an older one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def write(self, steps: range, rows: list[list[float]]) -> None:
         """Keep the entries of some steps, which count from 1."""
-        raise NotImplementedError
 
+    @abstractmethod
     def close(self) -> None:
         """End the log."""
-        raise NotImplementedError
 
     def on_train_begin(self, state: TrainState) -> None:
         """Begin the log, with what was done before a training was resumed."""

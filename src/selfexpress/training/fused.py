@@ -3,6 +3,7 @@
 The same two algorithms as matrix products with one element-wise step between them.
 Autograd is not involved: no cast of weights, no stored intermediates beyond each
 layer's output, and nothing that keeps a whole step from being recorded as one graph.
+For one process; many use ``objective.two_pass_gradient``.
 
 Shapes: B queries, K keys of a block, D features, P embedding dimensions.
 """
@@ -18,7 +19,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from selfexpress import distributed
 from selfexpress.config import TrainConfig
 from selfexpress.data.sources import ArraySource, MappedSource, RowBlock, RowSource
 from selfexpress.network import SelfExpressiveNetwork
@@ -83,9 +83,7 @@ class FusedGradient:
         self._block_size = -(-even // _BLOCK_MULTIPLE) * _BLOCK_MULTIPLE
         is_short = self._config.algorithm == "naive" or n_blocks <= _MAX_BLOCKS_RECORDED
         is_cuda = self._threshold.device.type == "cuda"
-        self.is_replayable = (
-            is_cuda and in_memory and is_short and distributed.n_ranks() == 1
-        )
+        self.is_replayable = is_cuda and in_memory and is_short
         if not in_memory:
             return prepared
         blocks = prepared.blocks(self._config.block_size)
@@ -135,7 +133,7 @@ class FusedGradient:
             reconstruction += coefficients @ block.rows
             if not self.is_replayable:
                 active.append((coefficients != 0).any(dim=0))
-        residual = batch.rows.to(self._sum_dtype) - distributed.add_up(reconstruction)
+        residual = batch.rows.to(self._sum_dtype) - reconstruction
 
         fixed = residual.to(queries.dtype)
         queries_gradient = torch.zeros_like(queries, dtype=self._sum_dtype)
@@ -162,8 +160,7 @@ class FusedGradient:
         self._queries.backward(
             query_layers, queries_gradient.to(queries.dtype), accumulate=True
         )
-        distributed.add_up(self._parameters.gradients)
-        return self._objective(residual, distributed.add_up(penalty))
+        return self._objective(residual, penalty)
 
     def _coefficients(
         self, queries: Tensor, keys: Tensor, batch: RowBlock, block: RowBlock

@@ -69,17 +69,20 @@ class GraphedStep:
 
     def _recorded(self) -> torch.cuda.CUDAGraph:
         """Record a step, after a few real ones whose traces are wiped out again."""
-        before = {name: tensor.clone() for name, tensor in self.state().items()}
+        changed = {**self.state(), "history": self._plain.history[0]}
+        before = {name: tensor.clone() for name, tensor in changed.items()}
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(_WARMUP_STEPS):
+                self._place.zero_()
+                self._line.zero_()
                 self._device_step()
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             self._device_step()
-        for name, tensor in self.state().items():
+        for name, tensor in changed.items():
             tensor.copy_(before[name])
         self._plain.parameters.refresh_working()
         return graph

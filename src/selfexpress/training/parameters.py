@@ -53,6 +53,9 @@ class FlatParameters:
         for parameter in self._parameters:
             self._starts[parameter] = size
             size += self._round_up(_n_rows(parameter) * self._stride(parameter))
+        self._vectors_start = min(
+            start for parameter, start in self._starts.items() if parameter.ndim != 2
+        )
         size = -(-size // BLOCK) * BLOCK
         self.values = torch.zeros(size, dtype=like.dtype, device=like.device)
         self.gradients = torch.zeros_like(self.values, dtype=gradient_dtype)
@@ -74,13 +77,11 @@ class FlatParameters:
 
     def vectors(self, buffer: Tensor) -> Tensor:
         """Return the part of a buffer that holds all biases and scalars."""
-        first = next(p for p in self._parameters if p.ndim != 2)
-        return buffer[self._starts[first] :]
+        return buffer[self._vectors_start :]
 
     def place_in_vectors(self, parameter: nn.Parameter) -> slice:
         """Return where a bias or scalar lies in :meth:`vectors`."""
-        first = next(p for p in self._parameters if p.ndim != 2)
-        start = self._starts[parameter] - self._starts[first]
+        start = self._starts[parameter] - self._vectors_start
         return slice(start, start + parameter.numel())
 
     def matrices(self, buffer: Tensor) -> list[Tensor]:

@@ -51,6 +51,19 @@ def always(folder):
     return Checkpoints(folder, seconds=0.0)
 
 
+def stop_at(step, network, source, folder, *, seed):
+    """Train until an error ends it, with a checkpoint after every step."""
+    with pytest.raises(StopError):
+        train(
+            network,
+            source,
+            config(),
+            seed=seed,
+            callbacks=[FailAt(step)],
+            checkpoints=always(folder),
+        )
+
+
 class StopError(Exception):
     pass
 
@@ -188,11 +201,7 @@ def test_other_rows_or_another_seed_are_refused_by_name(tmp_path):
 
 def test_block_size_may_change_between_two_parts(tmp_path):
     network, source = problem()
-    with pytest.raises(StopError):
-        train(
-            network, source, config(), seed=0,
-            callbacks=[FailAt(4)], checkpoints=always(tmp_path),
-        )  # fmt: skip
+    stop_at(4, network, source, tmp_path, seed=0)
     changed = config(block_size=30, algorithm="naive")
     history = train(network, source, changed, seed=0, checkpoints=always(tmp_path))
     assert len(history["objective"]) == 12
@@ -202,11 +211,7 @@ def test_a_damaged_newest_checkpoint_costs_no_more_than_its_steps(seed, tmp_path
     undisturbed, source = problem(seed)
     train(undisturbed, source, config(), seed=seed)
     network, _ = problem(seed)
-    with pytest.raises(StopError):
-        train(
-            network, source, config(), seed=seed,
-            callbacks=[FailAt(6)], checkpoints=always(tmp_path),
-        )  # fmt: skip
+    stop_at(6, network, source, tmp_path, seed=seed)
     newest = max(tmp_path.iterdir())
     newest.write_bytes(newest.read_bytes()[:-1])
     network, _ = problem(seed)
@@ -226,11 +231,7 @@ def test_a_damaged_newest_checkpoint_costs_no_more_than_its_steps(seed, tmp_path
 )
 def test_facts_that_cannot_be_are_refused(change, tmp_path):
     network, source = problem()
-    with pytest.raises(StopError):
-        train(
-            network, source, config(), seed=0,
-            callbacks=[FailAt(5)], checkpoints=always(tmp_path),
-        )  # fmt: skip
+    stop_at(5, network, source, tmp_path, seed=0)
     folder = CheckpointFolder(tmp_path)
     newest = folder.newest()
     folder.save(newest.step, newest.tensors, {**newest.facts, **change})
@@ -240,11 +241,7 @@ def test_facts_that_cannot_be_are_refused(change, tmp_path):
 
 def test_tensors_of_another_shape_are_refused(tmp_path):
     network, source = problem()
-    with pytest.raises(StopError):
-        train(
-            network, source, config(), seed=0,
-            callbacks=[FailAt(5)], checkpoints=always(tmp_path),
-        )  # fmt: skip
+    stop_at(5, network, source, tmp_path, seed=0)
     folder = CheckpointFolder(tmp_path)
     newest = folder.newest()
     newest.tensors["state.values"] = newest.tensors["state.values"][:-1].clone()
