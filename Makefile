@@ -16,7 +16,7 @@ demo: $(INSTALLED)
 	$(BIN)/selfexpress demo --output demo-output
 
 test: $(INSTALLED)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile $(COVERAGE)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 	$(BIN)/python -m pytest --doctest-modules --doctest-ignore-import-errors src/selfexpress -m ""
 	$(BIN)/python -m pytest tests/distributed -m distributed
 
@@ -31,7 +31,7 @@ test-slow: $(INSTALLED)
 
 # Lines of src/ that the tests run; fails below the share in pyproject.toml.
 coverage: $(INSTALLED)
-	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=term:skip-covered
 
 # Invariances on a hundred seeds.
 test-properties: $(INSTALLED)

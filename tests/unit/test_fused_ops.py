@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from selfexpress.ops.adam import adam_update
+from selfexpress.ops.clipping import clipping_scale
 from selfexpress.ops.layer_backward import activation_backward
 from selfexpress.ops.shrinkage import Shrinkage
 
@@ -78,3 +79,21 @@ def test_adam_kernel_equals_the_plain_one():
         results.append([values, first, second, working])
     for plain, fused in zip(*results, strict=True):
         torch.testing.assert_close(fused.cpu(), plain, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("size", [1024, 1_024_000])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_clipping_kernels_equal_the_plain_ones(size, dtype):
+    generator = torch.Generator().manual_seed(0)
+    gradients = torch.randn(size, generator=generator).to(dtype)
+    plain = clipping_scale(gradients.float(), 0.5)
+    torch.testing.assert_close(clipping_scale(gradients.cuda(), 0.5).cpu(), plain)
+
+
+@pytest.mark.parametrize(
+    ("size", "scale"), [(0.0, 1.0), (0.1, 1.0), (10.0, pytest.approx(0.1, rel=1e-5))]
+)
+def test_only_large_gradients_are_scaled_down(size, scale):
+    gradients = torch.tensor([0.6, -0.8]) * size
+    assert float(clipping_scale(gradients, 1.0)) == scale

@@ -1,7 +1,7 @@
 """GPU kernels of the element-wise steps; imports triton, so import it when needed.
 
 Every function has a plain twin that tests compare it with: ``ops.adam``,
-``ops.layer_backward`` and ``ops.shrinkage``.
+``ops.clipping``, ``ops.layer_backward`` and ``ops.shrinkage``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from selfexpress.ops.adam import EPSILON, FIRST_DECAY, SECOND_DECAY
+from selfexpress.ops.clipping import SMALLEST_NORM
 
 _BLOCK = 1024
 
@@ -56,13 +57,47 @@ def fused_adam_update(
 ) -> None:
     """See :func:`selfexpress.ops.adam.adam_update`; n must be a multiple of 1024."""
     size = len(values)
-    n_units = torch.cuda.get_device_properties(values.device).multi_processor_count
-    n_programs = min(triton.cdiv(size, _BLOCK), 8 * n_units)
-    _adam_kernel[(n_programs,)](
+    _adam_kernel[(_n_programs(values, 8),)](
         values, gradients, first, second, working, rate, gradient_scale, n_steps, size,
         first_decay=FIRST_DECAY, second_decay=SECOND_DECAY, epsilon=EPSILON,
         BLOCK=_BLOCK,
     )  # fmt: skip
+
+
+@triton.jit
+def _squares_kernel(gradients, parts, size, BLOCK: tl.constexpr):
+    total = tl.zeros((BLOCK,), tl.float32)
+    stride = tl.num_programs(0) * BLOCK
+    for start in range(tl.program_id(0) * BLOCK, size, stride):
+        value = tl.load(gradients + start + tl.arange(0, BLOCK)).to(tl.float32)
+        total += value * value
+    tl.store(parts + tl.program_id(0), tl.sum(total))
+
+
+@triton.jit
+def _scale_kernel(parts, scale, n_parts, clip_norm, smallest, BLOCK: tl.constexpr):
+    place = tl.arange(0, BLOCK)
+    norm = tl.sqrt(tl.sum(tl.load(parts + place, place < n_parts, 0.0)))
+    tl.store(scale, tl.minimum(clip_norm / (norm + smallest), 1.0))
+
+
+def fused_clipping_scale(gradients: Tensor, clip_norm: float) -> Tensor:
+    """See :func:`selfexpress.ops.clipping.clipping_scale`; n as for Adam."""
+    n_parts = _n_programs(gradients, 4)
+    parts, scale = (gradients.new_empty(n, dtype=torch.float32) for n in (n_parts, ()))
+    _squares_kernel[(n_parts,)](gradients, parts, len(gradients), BLOCK=_BLOCK)
+    _scale_kernel[(1,)](
+        parts, scale, n_parts, clip_norm, SMALLEST_NORM,
+        BLOCK=triton.next_power_of_2(n_parts),
+    )  # fmt: skip
+    return scale
+
+
+def _n_programs(vector: Tensor, most_a_unit: int) -> int:
+    """Return how many programs walk through a vector together."""
+    n_units: int = torch.cuda.get_device_properties(vector.device).multi_processor_count
+    n_blocks: int = triton.cdiv(len(vector), _BLOCK)
+    return min(n_blocks, most_a_unit * n_units)
 
 
 @triton.jit

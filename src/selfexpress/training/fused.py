@@ -26,6 +26,7 @@ from selfexpress.ops.layer_backward import N_PARTS, activation_backward
 from selfexpress.ops.shrinkage import Shrinkage
 from selfexpress.training.objective import Objective, active_blocks
 from selfexpress.training.parameters import ALIGNMENT, FlatParameters
+from selfexpress.training.streams import SideStream
 
 # Rows of a block: matrix units work on tiles of this size.
 _BLOCK_MULTIPLE = 256
@@ -61,7 +62,8 @@ class FusedGradient:
             parameters.gradients, network.threshold
         )
         self._shrinkage = Shrinkage(network.scale, config.l1_ratio)
-        self._side = _SideStream(network.threshold.device)
+        self._side = SideStream(network.threshold.device)
+        self._notes = SideStream(network.threshold.device)
         self._is_in_memory = False
         self._block_size = config.block_size
         self._sum_dtype = parameters.values.dtype
@@ -106,11 +108,13 @@ class FusedGradient:
             coefficients, residual, block.rows
         )
 
-        with self._side:
-            objective = self._objective(residual, penalty.sum())
+        with self._notes:
             self._threshold_gradient.copy_(threshold_parts.sum())
+            objective = self._objective(residual, penalty.sum())
+        with self._side:
             self._queries.backward(query_layers, products_gradient @ keys)
         self._keys.backward(key_layers, products_gradient.T @ queries)
+        self._notes.join()
         self._side.join()
         return objective
 
@@ -223,6 +227,7 @@ class _Tower:
         )
         self._biases = [parameters.padded(parameters.working, x.bias) for x in layers]
         self._find_bias_gradients(layers, parameters)
+        self._side = SideStream(parameters.values.device)
 
     def forward(self, rows: Tensor) -> list[Tensor]:
         """Return the rows and the output of every layer."""
@@ -236,25 +241,33 @@ class _Tower:
     def backward(
         self, outputs: list[Tensor], gradient: Tensor, *, accumulate: bool = False
     ) -> None:
-        """Write the gradients of weights and biases, given that of the last output."""
+        """Write the gradients of weights and biases, given that of the last output.
+
+        Each layer's weights are beside the way back to the layer before.
+        """
         kind = "tanh"
+        gradients = []
         for layer in reversed(range(len(self._weights))):
             gradient = activation_backward(
                 gradient, outputs[layer + 1], self._bias_parts[layer], kind=kind
             )
-            total = self._weight_gradients[layer]
-            if accumulate:
-                _add_product(total, gradient.T, outputs[layer])
-            else:
-                torch.mm(gradient.T, outputs[layer], out=total)
+            gradients.append(gradient)
+            with self._side:
+                total = self._weight_gradients[layer]
+                if accumulate:
+                    _add_product(total, gradient.T, outputs[layer])
+                else:
+                    torch.mm(gradient.T, outputs[layer], out=total)
             if layer:
                 gradient = gradient @ self._weights[layer]
             kind = "relu"
-        sums = self._all_bias_parts.sum(dim=0)
+        sums = self._ones @ self._all_bias_parts  # quicker than a sum of few rows
         if accumulate:
             self._bias_gradients.add_(sums)
         else:
             self._bias_gradients.copy_(sums)
+        self._side.join()
+        del gradients  # kept for the side stream until here
 
     def _find_bias_gradients(
         self, layers: list[nn.Linear], parameters: FlatParameters
@@ -269,6 +282,7 @@ class _Tower:
             dtype=parameters.values.dtype,
             device=parameters.values.device,
         )
+        self._ones = self._all_bias_parts.new_ones(N_PARTS)
         self._bias_parts = [
             self._all_bias_parts[:, place.start - start : place.stop - start]
             for place in places
@@ -282,28 +296,6 @@ def _weight(
     weight = cast(nn.Parameter, layer.weight)
     padded = parameters.padded(buffer, weight)
     return padded if is_first else padded[:, : layer.in_features]
-
-
-class _SideStream:
-    """Runs what is inside ``with`` beside the main stream of a GPU, until ``join``."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
-
-    def __enter__(self) -> None:
-        if self._stream is not None:
-            self._stream.wait_stream(torch.cuda.current_stream())
-            self._context = torch.cuda.stream(self._stream)
-            self._context.__enter__()
-
-    def __exit__(self, *error: object) -> None:
-        if self._stream is not None:
-            self._context.__exit__(*error)
-
-    def join(self) -> None:
-        """Let the main stream wait."""
-        if self._stream is not None:
-            torch.cuda.current_stream().wait_stream(self._stream)
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:

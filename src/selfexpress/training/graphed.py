@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from selfexpress.training.steps import PlainStep, learning_rate
+from selfexpress.training.streams import SideStream
 
 # Steps whose rows and rates are sent to the device at once.
 _TABLE_STEPS = 256
@@ -34,10 +35,12 @@ class GraphedStep:
             _TABLE_STEPS, batch_size, dtype=torch.int64, device=device
         )
         self._rates = torch.zeros(_TABLE_STEPS, device=device)
+        self._index = torch.zeros(batch_size, dtype=torch.int64, device=device)
         self._place = torch.zeros(1, dtype=torch.int64, device=device)  # in the tables
         self._line = torch.zeros(1, dtype=torch.int64, device=device)  # in the history
         self._table_start = -_TABLE_STEPS
         self._next = -1
+        self._side = SideStream(device)
         self._graph = self._recorded()
 
     def __call__(self, step: int) -> None:
@@ -47,6 +50,7 @@ class GraphedStep:
         if step != self._next:
             self._place.fill_(step - self._table_start)
             self._line.fill_(step)
+            self._choose_rows()
         self._graph.replay()
         self._next = step + 1
 
@@ -88,9 +92,18 @@ class GraphedStep:
         return graph
 
     def _device_step(self) -> None:
-        index = self._rows.index_select(0, self._place).squeeze(0)
         rate = self._rates.index_select(0, self._place).squeeze(0)
-        record = self._plain.update(index, rate)
-        self._plain.history.index_copy_(0, self._line, record[None])
-        self._place += 1
-        self._line += 1
+        found = self._plain.find_gradient(self._index)
+        with self._side:
+            record = self._plain.record(found, rate)
+            self._plain.history.index_copy_(0, self._line, record[None])
+            self._line += 1
+            self._place += 1
+            self._choose_rows()
+        self._plain.move(rate)
+        self._side.join()
+
+    def _choose_rows(self) -> None:
+        """Get the rows of the step at ``_place``; after the last, any will do."""
+        place = self._place.clamp(max=_TABLE_STEPS - 1)
+        self._index.copy_(self._rows.index_select(0, place).squeeze(0))

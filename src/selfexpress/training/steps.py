@@ -13,11 +13,13 @@ from selfexpress.config import TrainConfig
 from selfexpress.data.memory import free_bytes
 from selfexpress.data.sources import RowBlock, RowSource
 from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.ops.clipping import clipping_scale
 from selfexpress.training.fused import FusedGradient
 from selfexpress.training.objective import GRADIENT_STEPS, Objective
 from selfexpress.training.optimizers import OPTIMIZERS
 from selfexpress.training.parameters import ALIGNMENT, FlatParameters
 from selfexpress.training.sampling import PermutationSampler
+from selfexpress.training.streams import SideStream
 
 RECORDED = ("objective", "reconstruction", "penalty", "learning_rate", "threshold")
 
@@ -70,6 +72,7 @@ class PlainStep:
         self.parameters = _flat_parameters(network, config)
         self.optimizer = OPTIMIZERS[config.optimizer](self.parameters)
         self.source = source
+        self._side = SideStream(self.device)
         self._fused: FusedGradient | None = None
         if config.engine == "fused":
             self._fused = FusedGradient(network, self.parameters, config)
@@ -85,15 +88,36 @@ class PlainStep:
         """Take one step."""
         rate = torch.tensor(learning_rate(self.config, step), device=self.device)
         index = self.sampler.batch(step).to(self.device)
-        self.history[step] = self.update(index, rate)
+        found = self.find_gradient(index)
+        self.history[step] = self.record(found, rate)
+        self.move(rate)
 
-    def update(self, index: Tensor, rate: Tensor) -> Tensor:
-        """Change the network by the rows at ``index``; return the step's record."""
+    def find_gradient(self, index: Tensor) -> tuple[Objective, Tensor]:
+        """Find the gradient for the rows at ``index``.
+
+        Returns
+        -------
+        tuple of Objective and Tensor
+            The objective of these rows, and the threshold it was found with.
+        """
+        with self._side:
+            threshold = self.network.threshold.detach().clone()
         batch = RowBlock(self.source.take(index), index)
         objective = self._gradient(batch)
-        scale = _clipping_scale(self.parameters.gradients, self.config.clip_norm)
+        self._side.join()
+        return objective, threshold
+
+    def record(self, found: tuple[Objective, Tensor], rate: Tensor) -> Tensor:
+        """Return one row of the history, in the order of ``RECORDED``."""
+        objective, threshold = found
+        total = objective.total(self.config.gamma)
+        parts = [total, objective.reconstruction, objective.penalty, rate, threshold]
+        return torch.stack([part.detach().float() for part in parts])
+
+    def move(self, rate: Tensor) -> None:
+        """Change the network against the gradient found."""
+        scale = clipping_scale(self.parameters.gradients, self.config.clip_norm)
         self.optimizer.step(rate, scale)
-        return _record(objective, self.config, rate, self.network.threshold)
 
     def state(self) -> dict[str, Tensor]:
         """Return parameters and the optimiser's state, padding included."""
@@ -154,19 +178,3 @@ def _flat_parameters(
         gradient_dtype=network.threshold.dtype if is_sum else dtype,
         alignment=ALIGNMENT,
     )
-
-
-def _clipping_scale(gradients: Tensor, clip_norm: float) -> Tensor:
-    """Return the factor that bounds the gradient's norm, at most 1."""
-    dtype = torch.promote_types(gradients.dtype, torch.float32)
-    norm = torch.linalg.vector_norm(gradients, dtype=dtype)
-    return torch.clamp(clip_norm / (norm + 1e-6), max=1)
-
-
-def _record(
-    objective: Objective, config: TrainConfig, rate: Tensor, threshold: Tensor
-) -> Tensor:
-    """Return one row of the history, in the order of ``RECORDED``."""
-    total = objective.total(config.gamma)
-    parts = [total, objective.reconstruction, objective.penalty, rate, threshold]
-    return torch.stack([part.detach().float() for part in parts])

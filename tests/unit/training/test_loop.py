@@ -46,11 +46,13 @@ def test_training_lowers_the_objective():
 def test_history_is_consistent_by_step():
     network, source = problem()
     config = TrainConfig(gamma=20.0, max_iter=10, batch_size=30, algorithm="naive")
+    start = network.threshold.item()
     history = train(network, source, config, seed=0)
     assert set(history) == set(RECORDED)
     parts = 10.0 * history["reconstruction"] + history["penalty"]
     np.testing.assert_allclose(history["objective"], parts, rtol=1e-5)
-    assert history["threshold"][-1] == pytest.approx(network.threshold.item())
+    assert history["threshold"][0] == pytest.approx(start)
+    assert history["threshold"][-1] != pytest.approx(start)
 
 
 def test_cosine_falls_from_the_full_rate_to_nothing():

@@ -1,0 +1,32 @@
+"""Work beside the main stream of a GPU."""
+
+from __future__ import annotations
+
+import torch
+
+
+class SideStream:
+    """Runs what is inside ``with`` beside the main stream of a GPU, until ``join``.
+
+    It starts when what was asked of the main stream before is done. Tensors that it
+    reads must be kept until ``join``, or the main stream may write over their memory.
+    Elsewhere than on a GPU everything runs in order.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    def __enter__(self) -> None:
+        if self._stream is not None:
+            self._stream.wait_stream(torch.cuda.current_stream())
+            self._context = torch.cuda.stream(self._stream)
+            self._context.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        if self._stream is not None:
+            self._context.__exit__(*error)
+
+    def join(self) -> None:
+        """Let the main stream wait."""
+        if self._stream is not None:
+            torch.cuda.current_stream().wait_stream(self._stream)
