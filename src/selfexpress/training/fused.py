@@ -62,7 +62,7 @@ class FusedGradient:
             parameters.gradients, network.threshold
         )
         self._shrinkage = Shrinkage(network.scale, config.l1_ratio)
-        self._side = SideStream(network.threshold.device)
+        self._side = SideStream(network.threshold.device, is_urgent=True)
         self._notes = SideStream(network.threshold.device)
         self._is_in_memory = False
         self._block_size = config.block_size
@@ -122,48 +122,47 @@ class FusedGradient:
     def two_pass(self, batch: RowBlock, source: RowSource) -> Objective:
         """Write the gradient, block by block; see ``objective.two_pass_gradient``.
 
-        The last block of pass 1 is the first of pass 2 and is not computed again.
+        The last block of pass 1 is the last of pass 2 and is not computed again.
         """
         self._parameters.gradients.zero_()
-        query_layers = self._queries.forward(batch.rows)
+        with self._side:
+            query_layers = self._queries.forward(batch.rows)
         queries = query_layers[-1]
         reconstruction = torch.zeros_like(batch.rows, dtype=self._sum_dtype)
         active = []
-        for block in source.blocks(self._block_size):
-            key_layers = self._keys.forward(block.rows)
-            coefficients, parts = self._coefficients(
-                queries, key_layers[-1], batch, block
+        for last in source.blocks(self._block_size):
+            last_layers = self._keys.forward(last.rows)
+            self._side.join()
+            last_coefficients, last_penalty = self._coefficients(
+                queries, last_layers[-1], batch, last
             )
-            reconstruction += coefficients @ block.rows
+            reconstruction += last_coefficients @ last.rows
             if not self.is_replayable:
-                active.append((coefficients != 0).any(dim=0))
+                active.append((last_coefficients != 0).any(dim=0))
         residual = batch.rows.to(self._sum_dtype) - reconstruction
 
         fixed = residual.to(queries.dtype)
         queries_gradient = torch.zeros_like(queries, dtype=self._sum_dtype)
-        penalty = parts.sum()
-
-        def add_gradient() -> None:
-            products_gradient, threshold_parts = self._backward(
-                coefficients, fixed, block.rows
-            )
-            self._threshold_gradient.add_(threshold_parts.sum())
-            queries_gradient.add_(products_gradient @ key_layers[-1])
-            self._keys.backward(
-                key_layers, products_gradient.T @ queries, accumulate=True
-            )
-
-        add_gradient()
+        penalty = last_penalty.sum()
         for block in self._blocks_but_the_last(source, active):
             key_layers = self._keys.forward(block.rows)
             coefficients, parts = self._coefficients(
                 queries, key_layers[-1], batch, block
             )
             penalty += parts.sum()
-            add_gradient()
-        self._queries.backward(
-            query_layers, queries_gradient.to(queries.dtype), accumulate=True
-        )
+            gradient, threshold_parts = self._backward(coefficients, fixed, block.rows)
+            self._threshold_gradient.add_(threshold_parts.sum())
+            queries_gradient.add_(gradient @ key_layers[-1])
+            self._keys.backward(key_layers, gradient.T @ queries, accumulate=True)
+
+        gradient, threshold_parts = self._backward(last_coefficients, fixed, last.rows)
+        with self._side:
+            self._threshold_gradient.add_(threshold_parts.sum())
+            queries_gradient.add_(gradient @ last_layers[-1])
+            total = queries_gradient.to(queries.dtype)
+            self._queries.backward(query_layers, total, accumulate=True)
+        self._keys.backward(last_layers, gradient.T @ queries, accumulate=True)
+        self._side.join()
         return self._objective(residual, penalty)
 
     def _coefficients(

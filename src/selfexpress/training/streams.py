@@ -11,10 +11,18 @@ class SideStream:
     It starts when what was asked of the main stream before is done. Tensors that it
     reads must be kept until ``join``, or the main stream may write over their memory.
     Elsewhere than on a GPU everything runs in order.
+
+    Parameters
+    ----------
+    device : torch.device
+    is_urgent : bool
+        Whether it comes before other streams where the GPU must choose.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+    def __init__(self, device: torch.device, *, is_urgent: bool = False) -> None:
+        self._stream: torch.cuda.Stream | None = None
+        if device.type == "cuda":
+            self._stream = torch.cuda.Stream(device, priority=-1 if is_urgent else 0)
 
     def __enter__(self) -> None:
         if self._stream is not None:
