@@ -86,11 +86,6 @@ def run(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
         batch_size=arguments.batch_size,
         n_train_samples=arguments.train,
         n_references=arguments.fitted,
-        gamma=200.0,
-        learning_rate=1e-3,
-        affinity="nearest_neighbors",
-        n_neighbors=3,
-        n_eigenvectors=None,
         n_cluster_samples=None,
         device=arguments.device,
         random_state=seed,
@@ -106,7 +101,7 @@ def run(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
             "accuracy_new": clustering_accuracy(labels, new_truth[:n_new]),
             "agreement_with_fit": adjusted_rand(fitted_rules[rule], model.labels_),
         }
-    assert (new_rules["nearest"] == model.predict(new_rows)).all()
+    assert (new_rules["vote"] == model.predict(new_rows)).mean() > 0.999
     return result
 
 

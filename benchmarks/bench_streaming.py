@@ -24,7 +24,7 @@ import record
 import torch
 
 from selfexpress.affinity.assignment import References, cluster_weights
-from selfexpress.affinity.coefficients import embed_keys, sparse_coefficients
+from selfexpress.affinity.coefficients import embed_keys, largest_coefficients
 from selfexpress.config import NetworkConfig
 from selfexpress.data.opening import open_rows
 from selfexpress.data.prefetch import Prefetched
@@ -112,29 +112,23 @@ def stages(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     for n_references in arguments.references:
         fitted = points(n_references)
         keys = embed_keys(network, fitted, block_size=8192)
-        settings: dict[str, Any] = {"n_nonzero": N_NONZERO}
-        references = References(
-            keys,
-            sparse_coefficients(network, fitted, keys, exclude_self=True, **settings),
-            np.arange(n_references) % 10,
-            10,
-        )
+        references = References(keys, np.arange(n_references) % 10, 10)
 
         def express(keys: torch.Tensor = keys) -> Any:
-            return sparse_coefficients(
+            return largest_coefficients(
                 network, source, keys, n_nonzero=N_NONZERO, exclude_self=False
             )
 
         coefficients = express()
 
         def name(coefficients: Any = coefficients, known: Any = references) -> Any:
-            return cluster_weights(coefficients, known, device=device)
+            return cluster_weights(coefficients, known)
 
         seconds = {
             "query_tower": tower / arguments.rows,
             "coefficients": clock(express, arguments) / arguments.rows
             - tower / arguments.rows,
-            "nearest": clock(name, arguments) / arguments.rows,
+            "naming": clock(name, arguments) / arguments.rows,
         }
         found.append(
             {

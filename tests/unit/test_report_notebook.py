@@ -18,9 +18,7 @@ from selfexpress.estimators.html_summary import html_summary
 @pytest.fixture
 def model(seed):
     fitted = fitted_model(seed=seed)
-    fitted.references_ = References(
-        None, fitted.coefficients_, fitted.labels_, n_clusters=3
-    )
+    fitted.references_ = References(None, fitted.labels_, n_clusters=3)
     return fitted
 
 
@@ -76,7 +74,7 @@ def test_a_loaded_model_has_a_summary_too(tmp_path):
 
 
 def test_many_clusters_are_cut_short(model):
-    model.references_ = References(None, None, None, n_clusters=50)
+    model.references_ = References(None, None, n_clusters=50)
     model.labels_ = np.arange(50)
     assert "and 20 more clusters" in html_summary(model)
 

@@ -17,7 +17,6 @@ from selfexpress.spectral import (
 from selfexpress.spectral import k_means as k_means_module
 from selfexpress.spectral.block_lanczos import block_lanczos
 from selfexpress.spectral.k_means import k_means
-from selfexpress.spectral.normalized_cut import normalized_cut, refine
 
 
 def communities(seed, *, n_clusters=3, size=40, n_bridges=3):
@@ -176,41 +175,6 @@ def test_a_point_for_every_cluster_and_fewer_distinct_points_than_clusters():
     points = torch.tensor([[0.0], [0.0], [1.0]], dtype=torch.float64)
     labels = k_means(points, 3, n_init=2, seed=0)
     assert labels[0] == labels[1] != labels[2]
-
-
-def test_normalized_cut_of_a_worked_example():
-    """Two triangles joined by one edge: each loses 1 of a volume of 7."""
-    edges = [(0, 1), (1, 2), (0, 2), (3, 4), (4, 5), (3, 5), (2, 3)]
-    dense = np.zeros((6, 6))
-    for i, j in edges:
-        dense[i, j] = dense[j, i] = 1
-    affinity = sparse.csr_array(dense)
-    triangles = np.array([0, 0, 0, 1, 1, 1])
-    assert normalized_cut(affinity, triangles, 2) == pytest.approx(2 / 7)
-    astray = np.array([0, 0, 1, 1, 1, 1])
-    assert normalized_cut(affinity, astray, 2) > 2 / 7
-    np.testing.assert_array_equal(refine(affinity, astray, 2), triangles)
-
-
-def test_refining_never_raises_the_cut_nor_loses_a_cluster(seed):
-    rng = np.random.default_rng(seed)
-    affinity, _ = communities(seed)
-    labels = rng.integers(3, size=120)
-    refined = refine(affinity, labels, 3)
-    assert set(refined) == set(labels)
-    before = normalized_cut(affinity, labels, 3)
-    assert normalized_cut(affinity, refined, 3) <= before
-
-
-def test_the_dimension_of_smallest_cut_is_chosen(seed):
-    affinity, truth = communities(seed, n_clusters=4)
-    chosen = spectral_clusters(affinity, 4, n_eigenvectors="auto", seed=seed)
-    assert_same_partition(chosen.labels, truth)
-    cut = normalized_cut(affinity, chosen.labels, 4)
-    for dimension in (3, 4, 5, 6):
-        other = spectral_clusters(affinity, 4, n_eigenvectors=dimension, seed=seed)
-        assert cut <= normalized_cut(affinity, other.labels, 4) + 1e-12
-    assert chosen.embedding.shape[1] == len(chosen.eigenvalues)
 
 
 @pytest.mark.parametrize("n_eigenvectors", [None, "auto"])

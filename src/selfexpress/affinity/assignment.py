@@ -1,10 +1,8 @@
-"""Clusters of new rows, by the fitted rows that are expressed alike.
+"""Clusters of new rows, by the fitted rows that express them.
 
-A new row joins the fitted rows nearest to it in coefficient space, the space the
-graph was built in, and takes the cluster that most of them have. Of the three rules
-in ``benchmarks/bench_predict_rules.py`` this one agrees best with the labels of the
-fit; adding up |c| over each cluster's keys scores up to 0.4 % higher on new points and
-agrees less.
+A new row is expressed by the references; each cluster's share of the size of its
+coefficients is its claim on the row. ``benchmarks/bench_predict_rules.py`` compares
+this rule with others.
 
 Shapes: M new rows, R references, P embedding dimensions, k clusters.
 """
@@ -16,12 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import sparse
 from torch import Tensor
+from torch.nn import functional
 
-from selfexpress.affinity.nearest_rows import nearest_rows
-
-_N_NEIGHBORS = 10
+from selfexpress.affinity.sparse_rows import SparseRows
 
 
 @dataclass(frozen=True)
@@ -32,58 +28,38 @@ class References:
     ----------
     keys : Tensor of shape (R, P)
         Embedded by the key tower.
-    coefficients : csr_array of shape (R, R)
-        How the references express each other.
     labels : ndarray of shape (R,), int64
     n_clusters : int
         Some may have no reference.
     """
 
     keys: Tensor
-    coefficients: sparse.csr_array
     labels: NDArray[np.int64]
     n_clusters: int
 
 
 def cluster_weights(
-    coefficients: sparse.csr_array,
-    references: References,
-    *,
-    device: torch.device | str = "cpu",
+    coefficients: SparseRows, references: References
 ) -> NDArray[np.float64]:
-    """Return each cluster's share of a new row's neighbourhood, (M, k).
+    """Return each cluster's share of what expresses a new row, (M, k).
 
     Parameters
     ----------
-    coefficients : csr_array of shape (M, R)
+    coefficients : SparseRows of shape (M, R)
         The new rows expressed by the references.
     references : References
-    device : torch.device or str
-        Where nearest rows are searched.
 
     Returns
     -------
     ndarray of shape (M, k)
-        Rows sum to 1. A row with nothing in common with any reference gets each
-        cluster's share among the references.
+        Rows sum to 1. A row that no reference expresses gets each cluster's share
+        among the references.
     """
-    neighbors = nearest_rows(
-        coefficients,
-        references.coefficients,
-        n_neighbors=min(_N_NEIGHBORS, len(references.labels)),
-        device=device,
-    )
-    n_rows, n_clusters = coefficients.shape[0], references.n_clusters
-    row, place = np.nonzero(neighbors.index >= 0)
-    cluster = references.labels[neighbors.index[row, place]]
-    sums = np.bincount(
-        row * n_clusters + cluster,
-        weights=neighbors.similarity[row, place],
-        minlength=n_rows * n_clusters,
-    )
-    # Without any neighbour the sums are integers.
-    weights = sums.astype(np.float64).reshape(n_rows, n_clusters)
-    shares = np.bincount(references.labels, minlength=n_clusters)
+    labels = torch.from_numpy(references.labels).to(coefficients.value.device)
+    members = functional.one_hot(labels, references.n_clusters).float()  # (R, k)
+    weights = (coefficients.sizes() @ members).double().cpu().numpy()
+    shares = np.bincount(references.labels, minlength=references.n_clusters)
     weights[weights.sum(axis=1) == 0] = shares
     weights /= weights.sum(axis=1, keepdims=True)
-    return weights
+    found: NDArray[np.float64] = weights
+    return found

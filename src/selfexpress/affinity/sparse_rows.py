@@ -12,6 +12,8 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from selfexpress.ops.sparse_tensor import sparse_tensor
+
 
 @dataclass(frozen=True)
 class SparseRows:
@@ -75,6 +77,13 @@ class SparseRows:
         norms = self.value.norm(dim=1, keepdim=True)
         value = self.value / torch.where(norms > 0, norms, torch.ones_like(norms))
         return SparseRows(self.column, value, self.n_columns)
+
+    def sizes(self) -> Tensor:
+        """Return the absolute values as a sparse tensor of shape (M, C)."""
+        n_rows, width = self.value.shape
+        starts = torch.arange(n_rows + 1, device=self.value.device) * width
+        columns, values = self.column.flatten(), self.value.abs().flatten()
+        return sparse_tensor(starts, columns, values, (n_rows, self.n_columns))
 
     def dense(self) -> Tensor:
         """Return the rows with all their zeros, float32 of shape (M, C)."""

@@ -115,16 +115,16 @@ def fit(
     affinity: Annotated[
         str | None,
         _default(
-            "weighted_neighbors, nearest_neighbors or symmetric.",
+            "symmetric, weighted_neighbors or nearest_neighbors.",
             _GRAPH,
-            "weighted_neighbors",
+            "symmetric",
         ),
     ] = None,
     n_neighbors: Annotated[
-        int | None, _default("Rows joined to each.", _GRAPH, 10)
+        int | None, _default("Rows joined to each by neighbours.", _GRAPH, 10)
     ] = None,
     n_nonzero: Annotated[
-        int | None, _default("Coefficients kept of each row.", _GRAPH, 100)
+        int | None, _default("Coefficients kept of each row.", _GRAPH, 30)
     ] = None,
     n_eigenvectors: Annotated[
         int | None, _auto("Dimension of the spectral embedding.", _GRAPH)

@@ -18,7 +18,6 @@ import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from scipy import sparse
 from torch import Tensor
 
 from selfexpress.affinity.assignment import References
@@ -28,7 +27,7 @@ from selfexpress.errors import CheckpointError, one_line
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.training.steps import RECORDED
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -109,18 +108,10 @@ def read_model(
 
 
 def _tensors(model: SavedModel) -> dict[str, Tensor]:
-    coefficients = model.references.coefficients
     tensors = {
         "labels": torch.from_numpy(model.labels),
         "references.keys": model.references.keys,
         "references.labels": torch.from_numpy(model.references.labels),
-        "references.coefficients.values": torch.from_numpy(coefficients.data),
-        "references.coefficients.columns": torch.from_numpy(
-            coefficients.indices.astype(np.int64)
-        ),
-        "references.coefficients.starts": torch.from_numpy(
-            coefficients.indptr.astype(np.int64)
-        ),
     }
     for name, weight in model.network.state_dict().items():
         tensors[f"network.{name}"] = weight
@@ -229,32 +220,7 @@ def _references(settings: dict[str, Any], tensors: dict[str, Tensor]) -> Referen
         raise ValueError(
             f"{len(labels)} reference labels stand beside {len(keys)} keys"
         )
-    values, columns, starts = (
-        tensors[f"references.coefficients.{part}"]
-        for part in ("values", "columns", "starts")
-    )
-    _require_rows(values, columns, starts, n_rows=len(keys))
-    coefficients = sparse.csr_array(
-        (values.numpy(), columns.numpy(), starts.numpy()), shape=(len(keys), len(keys))
-    )
-    return References(keys, coefficients, labels, settings["n_clusters"])
-
-
-def _require_rows(
-    values: Tensor, columns: Tensor, starts: Tensor, *, n_rows: int
-) -> None:
-    """Refuse what is no square CSR matrix; compiled code would trust it blindly."""
-    if any(part.ndim != 1 for part in (values, columns, starts)):
-        raise ValueError("the coefficients are not three lists")
-    if columns.dtype != torch.int64 or starts.dtype != torch.int64:
-        raise TypeError("the places of the coefficients are not int64")
-    _require_numbers(values, "the coefficients")
-    is_ordered = len(starts) == n_rows + 1 and bool((starts.diff() >= 0).all())
-    if not is_ordered or int(starts[0]) != 0 or int(starts[-1]) != len(values):
-        raise ValueError("the rows of the coefficients do not follow each other")
-    is_inside = (columns >= 0) & (columns < n_rows)
-    if len(columns) != len(values) or not is_inside.all():
-        raise ValueError("a coefficient lies outside the matrix")
+    return References(keys, labels, settings["n_clusters"])
 
 
 def _require_numbers(tensor: Tensor, what: str) -> None:

@@ -54,8 +54,8 @@ class SavedToFile(BaseEstimator):
     def save(self, path: str | PathLike[str]) -> None:
         """Write what ``predict`` needs to one safetensors file.
 
-        It holds weights, reference keys, coefficients and labels, ``labels_``, the
-        history and the settings; no row of the data and nothing that runs on loading.
+        It holds weights, reference keys and labels, ``labels_``, the history and the
+        settings; no row of the data and nothing that runs on loading.
 
         Parameters
         ----------

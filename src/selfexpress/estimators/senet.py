@@ -80,14 +80,16 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         whichever fits into the memory that is free.
     n_nonzero : int
         Coefficients kept of each row, the largest.
-    affinity : {"weighted_neighbors", "nearest_neighbors", "symmetric"}
-        Graph of the nearest rows in coefficient space, with their cosine or with 1
-        for weight, or ``|C| + |C|^T``.
+    affinity : {"symmetric", "weighted_neighbors", "nearest_neighbors"}
+        ``|C| + |C|^T``, or a graph of the nearest rows in coefficient space, with
+        their cosine or with 1 for weight.
     n_neighbors : int
         Rows joined to each by an affinity of neighbours.
     n_eigenvectors : int, "auto" or None
-        Dimension of the spectral embedding; None for ``n_clusters``. "auto" tries a
-        few around it, takes the labels of smallest normalised cut and refines them.
+        Dimension of the spectral embedding that k-means finds clusters in; None for
+        ``n_clusters``. "auto" finds pieces and merges those that lose the least
+        information about a walk on the graph; clusters of like size are preferred
+        where several partitions are as good.
     n_init : int
         Restarts of k-means.
     n_references : int
@@ -152,7 +154,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
     >>> data = make_subspaces(3, dimension=2, n_features=10, n_samples=40,
     ...                       random_state=0)
     >>> model = SENet(n_clusters=3, hidden_sizes=(64,), n_embedding=64,
-    ...               max_iter=200, affinity="symmetric", random_state=0).fit(data.X)
+    ...               max_iter=200, random_state=0).fit(data.X)
     >>> model.labels_.shape
     (120,)
     >>> bool((model.predict(data.X) == model.labels_).mean() > 0.95)
@@ -183,8 +185,8 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         schedule: str = "cosine",
         optimizer: str = "adam",
         algorithm: str = "auto",
-        n_nonzero: int = 100,
-        affinity: str = "weighted_neighbors",
+        n_nonzero: int = 30,
+        affinity: str = "symmetric",
         n_neighbors: int = 10,
         n_eigenvectors: int | str | None = "auto",
         n_init: int = 20,
@@ -270,7 +272,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
             if is_sample:
                 rows = ArraySource(source.take(index), device=device)
                 clustered = streaming.shared(rows)
-            expressed = streaming.express(
+            keys, coefficients = streaming.express(
                 self.network_,
                 clustered,
                 n_nonzero=self.n_nonzero,
@@ -278,21 +280,18 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
                 search=self.search,
             )
         gamma = self.settings_["gamma"]
-        require_nonzero(expressed[1].nnz, gamma, self.smallest_gamma_)
-        self._cluster(expressed[1], cluster_config, seed=seed, device=device)
+        require_nonzero(coefficients.nnz, gamma, self.smallest_gamma_)
+        self._cluster(coefficients, cluster_config, seed=seed, device=device)
         self.labels_ = distributed.from_main(torch.from_numpy(self.labels_)).numpy()
         self.sample_indices_ = index.numpy()
         with self._timed("references"):
             self.references_ = streaming.choose_references(
                 self.network_,
                 clustered,
-                expressed,
+                keys,
                 labels=self.labels_,
                 n_clusters=self.n_clusters,
-                limits=(
-                    len(clustered) if is_sample else self.n_references,
-                    self.n_nonzero,
-                ),
+                n_references=len(clustered) if is_sample else self.n_references,
                 seed=seed,
             )
         if is_sample:
@@ -333,7 +332,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
             yield weights.argmax(axis=1)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return how much of each row's neighbourhood belongs to each cluster.
+        """Return how much of each row is expressed by each cluster.
 
         Parameters
         ----------
@@ -342,7 +341,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         Returns
         -------
         ndarray of shape (n_samples, n_clusters)
-            Rows sum to 1. Shares of a neighbourhood, not calibrated probabilities.
+            Rows sum to 1. Shares of coefficients, not calibrated probabilities.
         """
         return np.concatenate(list(self._weights(self._new_rows(X))))
 

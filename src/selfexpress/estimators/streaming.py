@@ -16,7 +16,11 @@ from torch import Tensor
 
 from selfexpress import distributed
 from selfexpress.affinity.assignment import References, cluster_weights
-from selfexpress.affinity.coefficients import embed_keys, sparse_coefficients
+from selfexpress.affinity.coefficients import (
+    embed_keys,
+    largest_coefficients,
+    sparse_coefficients,
+)
 from selfexpress.affinity.maximum_inner_product import searched_coefficients
 from selfexpress.affinity.ring import ring_coefficients
 from selfexpress.config import require_count
@@ -152,11 +156,11 @@ def express(
 def choose_references(
     network: SelfExpressiveNetwork,
     source: RowSource,
-    expressed: tuple[Tensor, sparse.csr_array],
+    own_keys: Tensor,
     *,
     labels: NDArray[np.int64],
     n_clusters: int,
-    limits: tuple[int, int],
+    n_references: int,
     seed: int,
 ) -> References:
     """Keep all rows of a source to name new ones, or a random part of them.
@@ -166,26 +170,20 @@ def choose_references(
     network : SelfExpressiveNetwork
     source : RowSource
         Of the rows that were clustered; see :func:`shared`.
-    expressed : (Tensor, csr_array)
-        What :func:`express` returned.
+    own_keys : Tensor
+        Of the rows that this process owns.
     labels : ndarray, one for each row
     n_clusters : int
-    limits : (int, int)
-        Most references, and most coefficients of each.
+    n_references : int
+        At most so many.
     seed : int
     """
-    n_references, n_nonzero = limits
-    own_keys, coefficients = expressed
     if len(source) <= n_references:
-        keys = distributed.gather_rows(own_keys)
-        return References(keys, coefficients, labels, n_clusters)
+        return References(distributed.gather_rows(own_keys), labels, n_clusters)
     index = draw(len(source), n_references, seed=seed)
     rows = ArraySource(source.take(index), device=own_keys.device)
     keys = embed_keys(network, rows, block_size=_KEY_ROWS)
-    among = sparse_coefficients(
-        network, rows, keys, n_nonzero=n_nonzero, exclude_self=True
-    )
-    return References(keys, among, labels[index.numpy()], n_clusters)
+    return References(keys, labels[index.numpy()], n_clusters)
 
 
 def check_search(search: str) -> None:
@@ -209,7 +207,7 @@ def weights_of(
     n_nonzero: int,
     span: tuple[int, int] | None = None,
 ) -> Iterator[NDArray[np.float64]]:
-    """Yield each cluster's share of the neighbourhood of rows, block after block.
+    """Yield each cluster's share of what expresses rows, block after block.
 
     Memory does not grow with the rows; the next block is read meanwhile.
 
@@ -231,14 +229,14 @@ def weights_of(
     ahead = Prefetched(source)
     block_size = _NAMED_ROWS.get(device.type, 8192)
     for block in blocks_between(ahead, start, stop, block_size=block_size):
-        coefficients = sparse_coefficients(
+        coefficients = largest_coefficients(
             network,
             ArraySource(block.rows, device=device),
             references.keys,
             n_nonzero=n_nonzero,
             exclude_self=False,
         )
-        yield cluster_weights(coefficients, references, device=device)
+        yield cluster_weights(coefficients, references)
 
 
 def labels_of(

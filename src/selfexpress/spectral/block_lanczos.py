@@ -8,13 +8,13 @@ Shapes: N nodes, b vectors of a block, m vectors of the basis.
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
+
+from selfexpress.ops.sparse_tensor import to_sparse_tensor
 
 # More vectors in a block than are wanted: the last ones converge slowly.
 _N_EXTRA = 10
@@ -51,7 +51,7 @@ def block_lanczos(
     tuple of ndarray
         Shapes (n_wanted,) and (N, n_wanted).
     """
-    operator = _on_device(matrix, device)
+    operator = to_sparse_tensor(matrix, torch.float64, device)
     n_nodes = matrix.shape[0]
     block_size = min(n_wanted + _N_EXTRA, n_nodes)
     depth = min(_DEPTH, n_nodes // block_size)
@@ -105,17 +105,3 @@ def _orthonormal(block: Tensor, basis: Tensor) -> Tensor:
         factor = torch.linalg.cholesky_ex(gram)[0]
         block = torch.linalg.solve_triangular(factor, block.T, upper=False).T
     return block
-
-
-def _on_device(matrix: sparse.csr_array, device: torch.device | str) -> Tensor:
-    with warnings.catch_warnings():
-        # torch announces that sparse tensors are in beta and go unchecked.
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support")
-        warnings.filterwarnings("ignore", message="Sparse invariant checks")
-        return torch.sparse_csr_tensor(
-            torch.from_numpy(matrix.indptr.astype(np.int32)),
-            torch.from_numpy(matrix.indices.astype(np.int32)),
-            torch.from_numpy(matrix.data.astype(np.float64)),
-            size=matrix.shape,
-            check_invariants=False,
-        ).to(device)

@@ -6,7 +6,8 @@ Shapes: N samples, E eigenvectors.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 import torch
@@ -18,8 +19,23 @@ from sklearn.exceptions import ConvergenceWarning
 
 from selfexpress.errors import DegenerateWarning
 from selfexpress.spectral.eigenvectors import laplacian_eigenvectors
+from selfexpress.spectral.information import Walk, merge_pieces
 from selfexpress.spectral.k_means import k_means
-from selfexpress.spectral.normalized_cut import normalized_cut, refine
+
+# "auto" finds pieces in an embedding of so many dimensions for each cluster, ...
+_DIMENSIONS_A_CLUSTER = 2
+# ... tries so many pieces for each, ...
+_PIECES_A_CLUSTER = (2, 3, 4)
+# ... unless the next eigenvalue is so many times the last: then there is no doubt.
+_CLEAR_GAP = 3.0
+# Restarts of k-means that do for pieces, as a share of those asked for.
+_RESTARTS_FOR_PIECES = 0.2
+
+
+class _KMeansSettings(TypedDict):
+    n_init: int
+    seed: int
+    device: torch.device | str
 
 
 @dataclass(frozen=True)
@@ -60,8 +76,10 @@ def spectral_clusters(
         Symmetric and non-negative.
     n_clusters : int
     n_eigenvectors : int or "auto", optional
-        Dimension of the embedding; ``n_clusters`` unless given. "auto" tries a few
-        around it, keeps the labels of smallest normalised cut and refines them.
+        Dimension of the embedding that k-means finds the clusters in; ``n_clusters``
+        unless given. "auto" does so if a gap in the eigenvalues says that there are
+        so many clusters. If not, it finds more pieces than clusters in more
+        dimensions and merges them: see ``spectral.information``.
     n_init : int
         Restarts of k-means; the best one is kept.
     seed : int
@@ -87,28 +105,53 @@ def spectral_clusters(
             DegenerateWarning,
             stacklevel=3,
         )
-    tried = _dimensions(n_eigenvectors, n_clusters, n_nodes=affinity.shape[0])
+    n_nodes = affinity.shape[0]
+    is_auto = n_eigenvectors == "auto"
+    dimension = _DIMENSIONS_A_CLUSTER * n_clusters if is_auto else n_eigenvectors
     eigenvalues, vectors = laplacian_eigenvectors(
-        affinity, max(tried), seed=seed, device=device
+        affinity,
+        min(int(dimension or n_clusters), n_nodes),
+        seed=seed,
+        device=device,
     )
-    candidates = []
-    for dimension in tried:
-        embedding = _unit_rows(vectors[:, :dimension])
-        labels = _k_means(
-            embedding, n_clusters, n_init=n_init, seed=seed, device=device
-        )
-        found = SpectralClusters(
-            labels, embedding, eigenvalues[:dimension], n_components
-        )
-        candidates.append(found)
-    best = candidates[0]
-    if n_eigenvectors == "auto":
-        best = min(
-            candidates, key=lambda c: normalized_cut(affinity, c.labels, n_clusters)
-        )
-        best = replace(best, labels=refine(affinity, best.labels, n_clusters))
-    _warn_of_empty_clusters(best.labels, n_clusters)
-    return best
+    if is_auto and _has_clear_gap(eigenvalues, n_clusters):
+        eigenvalues, vectors = eigenvalues[:n_clusters], vectors[:, :n_clusters]
+        is_auto = False
+    embedding = _unit_rows(vectors)
+    how: _KMeansSettings = {"n_init": n_init, "seed": seed, "device": device}
+    if is_auto:
+        labels = _merged_pieces(affinity, embedding, n_clusters, how)
+    else:
+        labels = _k_means(embedding, n_clusters, **how)
+    _warn_of_empty_clusters(labels, n_clusters)
+    return SpectralClusters(labels, embedding, eigenvalues, n_components)
+
+
+def _has_clear_gap(eigenvalues: NDArray[np.float64], n_clusters: int) -> bool:
+    if len(eigenvalues) <= n_clusters:
+        return True
+    last, following = eigenvalues[n_clusters - 1 : n_clusters + 1]
+    return bool(following > _CLEAR_GAP * last)
+
+
+def _merged_pieces(
+    affinity: sparse.csr_array,
+    embedding: NDArray[np.float64],
+    n_clusters: int,
+    how: _KMeansSettings,
+) -> NDArray[np.int64]:
+    """Return the clusters of most information, merged of more and of fewer pieces."""
+    walk = Walk(affinity, device=how["device"])
+    n_init = max(1, round(_RESTARTS_FOR_PIECES * how["n_init"]))
+    how = {**how, "n_init": n_init}
+    most = max(n_clusters, len(embedding) // 2)
+    found = []
+    for n_pieces in sorted({min(m * n_clusters, most) for m in _PIECES_A_CLUSTER}):
+        pieces = _k_means(embedding, n_pieces, **how)
+        owner = merge_pieces(walk.joint(pieces, n_pieces), n_clusters)
+        found.append(walk.refine(owner[pieces], n_clusters))
+    labels, _ = max(found, key=lambda result: result[1])
+    return labels
 
 
 def _warn_of_empty_clusters(labels: NDArray[np.int64], n_clusters: int) -> None:
@@ -121,17 +164,6 @@ def _warn_of_empty_clusters(labels: NDArray[np.int64], n_clusters: int) -> None:
             DegenerateWarning,
             stacklevel=4,
         )
-
-
-def _dimensions(
-    n_eigenvectors: int | str | None, n_clusters: int, *, n_nodes: int
-) -> list[int]:
-    """Return the dimensions of the embedding to try; the first wins a tie."""
-    if n_eigenvectors != "auto":
-        return [min(int(n_eigenvectors or n_clusters), n_nodes)]
-    # In one dimension, rows of unit length are all the same.
-    around = [n_clusters, max(2, n_clusters - 1), n_clusters + 1, n_clusters + 2]
-    return [min(dimension, n_nodes) for dimension in around]
 
 
 def _unit_rows(vectors: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,0 +1,166 @@
+"""Clusters of most information against what follows from the definition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from compare import assert_same_partition
+from scipy import sparse
+
+from selfexpress.spectral import clusters, information, spectral_clusters
+from selfexpress.spectral.information import Walk, merge_pieces
+
+
+def random_joint(seed, n_pieces=12):
+    weights = np.random.default_rng(seed).random((n_pieces, n_pieces)) ** 4
+    joint = weights + weights.T
+    return joint / joint.sum()
+
+
+def literal_information(joint):
+    ends = joint.sum(axis=1)
+    expected = np.outer(ends, ends)
+    found = joint > 0
+    return (joint[found] * np.log(joint[found] / expected[found])).sum()
+
+
+def joined(joint, owner):
+    n_clusters = owner.max() + 1
+    result = np.zeros((n_clusters, n_clusters))
+    np.add.at(result, (owner[:, None], owner[None]), joint)
+    return result
+
+
+def blocks(sizes, *, inside, outside, seed=0):
+    """Groups whose members are all joined; weights inside by group."""
+    truth = np.repeat(np.arange(len(sizes)), sizes)
+    rng = np.random.default_rng(seed)
+    weights = np.where(
+        truth[:, None] == truth, np.take(inside, truth)[:, None], outside
+    ) * rng.uniform(0.9, 1.1, (len(truth),) * 2)
+    weights = np.triu(weights, 1)
+    return sparse.csr_array(weights + weights.T), truth
+
+
+def test_information_is_the_definition(seed):
+    joint = random_joint(seed)
+    expected = literal_information(joint)
+    assert information.information(joint) == pytest.approx(expected, rel=1e-12)
+
+
+def test_two_equal_groups_are_worth_one_bit():
+    assert information.information(np.diag([0.5, 0.5])) == pytest.approx(np.log(2))
+    assert information.information(np.full((2, 2), 0.25)) == pytest.approx(0, abs=1e-15)
+
+
+def test_losses_are_those_of_merging(seed):
+    joint = random_joint(seed)
+    terms = information._entropy_terms
+    sums = np.stack([terms(row + joint).sum(axis=1) for row in joint])
+    losses = information._losses(joint, sums)
+    for first, second in [(0, 1), (3, 7), (10, 11)]:
+        owner = np.arange(12)
+        owner[second] = first
+        owner = np.unique(owner, return_inverse=True)[1]
+        loss = literal_information(joint) - literal_information(joined(joint, owner))
+        assert losses[first, second] == pytest.approx(loss, abs=1e-12)
+        assert losses[second, first] == pytest.approx(loss, abs=1e-12)
+
+
+def test_running_sums_stay_exact(seed, monkeypatch):
+    """Each pair merged is the one of least loss by a new calculation."""
+    original = information._losses
+
+    def checked(joint, sums):
+        terms = information._entropy_terms
+        expected = np.stack([terms(row + joint).sum(axis=1) for row in joint])
+        np.testing.assert_allclose(sums, expected, atol=1e-12)
+        return original(joint, sums)
+
+    monkeypatch.setattr(information, "_losses", checked)
+    owner = information._merged(random_joint(seed), 4)
+    assert set(owner) == {0, 1, 2, 3}
+
+
+def test_information_after_moves_is_exact(seed):
+    joint = random_joint(seed)
+    owner = np.arange(12) % 4
+    found = information._after_moves(joint, owner, 5, 4)
+    for cluster in range(4):
+        moved = owner.copy()
+        moved[5] = cluster
+        expected = literal_information(joined(joint, moved))
+        assert found[cluster] == pytest.approx(expected, abs=1e-12)
+
+
+def test_no_single_piece_can_be_moved_with_a_gain(seed):
+    joint = random_joint(seed)
+    owner = merge_pieces(joint, 4)
+    best = literal_information(joined(joint, owner))
+    for piece in range(12):
+        gains = information._after_moves(joint, owner, piece, 4) - best
+        is_alone = (owner == owner[piece]).sum() == 1
+        assert is_alone or gains.max() < 1e-5
+
+
+def test_pieces_of_one_group_come_together():
+    affinity, truth = blocks([30, 30, 30], inside=[1.0] * 3, outside=0.02)
+    pieces = 2 * truth + np.arange(90) % 2
+    owner = merge_pieces(Walk(affinity, device="cpu").joint(pieces, 6), 3)
+    assert_same_partition(owner[pieces], truth)
+
+
+def test_steps_between_labels_are_counted_by_weight():
+    """A path of three nodes: four ends of two edges."""
+    path = sparse.csr_array(np.array([[0, 1.0, 0], [1, 0, 3], [0, 3, 0]]))
+    joint = Walk(path, device="cpu").joint(np.array([0, 0, 1]), 2)
+    np.testing.assert_allclose(joint, np.array([[2, 3], [3, 0]]) / 8)
+
+
+def test_refining_gains_information_and_loses_no_cluster(seed):
+    affinity, truth = blocks([40, 40, 40], inside=[1.0] * 3, outside=0.05, seed=seed)
+    walk = Walk(affinity, device="cpu")
+    rng = np.random.default_rng(seed)
+    labels = np.where(rng.random(120) < 0.3, rng.integers(3, size=120), truth)
+    refined, found = walk.refine(labels, 3)
+    assert_same_partition(refined, truth)
+    assert found == pytest.approx(literal_information(walk.joint(refined, 3)))
+    assert found > literal_information(walk.joint(labels, 3))
+
+
+def test_nodes_without_edges_stay_where_they_are():
+    pair = np.zeros((3, 3))
+    pair[0, 1] = pair[1, 0] = 1
+    labels, _ = Walk(sparse.csr_array(pair), device="cpu").refine(
+        np.array([0, 0, 1]), 2
+    )
+    np.testing.assert_array_equal(labels, [0, 0, 1])
+
+
+def test_a_large_cluster_is_split_rather_than_a_small_one(seed, monkeypatch):
+    """Two halves of a large group, joined more closely than those of a small one.
+
+    The normalised cut would split the small group. There are three clusters.
+    """
+    sizes = [60, 60, 60, 10, 10]
+    affinity, truth = blocks(sizes, inside=[1.0] * 5, outside=0.0, seed=seed)
+    dense = affinity.toarray()
+    rng = np.random.default_rng(seed)
+    dense[np.ix_(truth == 0, truth == 1)] = 0.06 * rng.uniform(0.9, 1.1, (60, 60))
+    dense[np.ix_(truth == 3, truth == 4)] = 0.03
+    dense[np.ix_(truth == 2, truth == 3)] = 0.02
+    dense[np.ix_(truth == 1, truth == 2)] = 0.002
+    dense = np.triu(dense, 1)
+    monkeypatch.setattr(clusters, "_CLEAR_GAP", np.inf)
+    found = spectral_clusters(
+        sparse.csr_array(dense + dense.T), 4, n_eigenvectors="auto", seed=seed
+    )
+    assert_same_partition(found.labels, np.array([0, 1, 2, 3, 3])[truth])
+
+
+def test_a_gap_in_the_eigenvalues_is_believed(seed):
+    """Groups that hang together by almost nothing are clusters, whatever their size."""
+    affinity, truth = blocks([100, 8], inside=[1.0, 1.0], outside=1e-5, seed=seed)
+    found = spectral_clusters(affinity, 2, n_eigenvectors="auto", seed=seed)
+    assert_same_partition(found.labels, truth)
+    assert found.embedding.shape == (108, 2)
