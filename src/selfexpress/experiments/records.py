@@ -182,10 +182,13 @@ def versions() -> dict[str, str]:
 def commit() -> dict[str, Any]:
     """Return the commit and whether the tree differs from it, where git knows them.
 
-    ``SELFEXPRESS_COMMIT`` names it for a copy of the tree without git's history.
+    ``SELFEXPRESS_COMMIT`` names it for a copy of the tree that git knows nothing of,
+    or something else.
     """
-    head = _git("rev-parse", "HEAD") or os.environ.get("SELFEXPRESS_COMMIT")
-    changes = _git("status", "--porcelain")
+    given = os.environ.get("SELFEXPRESS_COMMIT")
+    if given:
+        return {"commit": given, "dirty": None}
+    head, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain")
     return {"commit": head, "dirty": None if changes is None else bool(changes)}
 
 
