@@ -85,8 +85,11 @@ docs: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build
 
 # On a machine with a GPU; uses the Python at hand, so that nothing is installed there.
+# Without plugins of pytest: their settings must not count.
+GPU_TESTS = $(shell grep -rl "pytest.mark.gpu" tests)
 test-gpu:
-	PYTHONPATH=src $(PYTHON) -m pytest -m gpu -p no:cacheprovider
+	PYTHONPATH=src $(PYTHON) -m pytest -m gpu -p no:cacheprovider -W ignore \
+	  -o addopts= -o timeout=0 --import-mode=importlib $(GPU_TESTS)
 
 # Every table and figure of the paper; goes on where it stopped. Days on a CPU: there,
 # `make reproduce QUICK=--quick` shows small versions.

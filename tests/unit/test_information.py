@@ -85,7 +85,7 @@ def test_running_sums_stay_exact(seed, monkeypatch):
 def test_information_after_moves_is_exact(seed):
     joint = random_joint(seed)
     owner = np.arange(12) % 4
-    found = information._after_moves(joint, owner, 5, 4)
+    found = information._after_moves(joint, joined(joint, owner), owner, 5)
     for cluster in range(4):
         moved = owner.copy()
         moved[5] = cluster
@@ -96,9 +96,10 @@ def test_information_after_moves_is_exact(seed):
 def test_no_single_piece_can_be_moved_with_a_gain(seed):
     joint = random_joint(seed)
     owner = merge_pieces(joint, 4)
-    best = literal_information(joined(joint, owner))
+    between = joined(joint, owner)
+    best = literal_information(between)
     for piece in range(12):
-        gains = information._after_moves(joint, owner, piece, 4) - best
+        gains = information._after_moves(joint, between, owner, piece) - best
         is_alone = (owner == owner[piece]).sum() == 1
         assert is_alone or gains.max() < 1e-5
 

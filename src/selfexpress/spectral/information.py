@@ -184,27 +184,40 @@ def _improved(
 ) -> NDArray[np.int64]:
     """Let each piece in turn go where information grows most, until none does."""
     owner = owner.copy()
-    best = information(_between(joint, owner, n_clusters))
+    between = _between(joint, owner, n_clusters)
+    best = information(between)
     is_moving = True
     while is_moving:
         is_moving = False
         for piece in range(len(owner)):
             if (owner == owner[piece]).sum() == 1:
                 continue
-            found = _after_moves(joint, owner, piece, n_clusters)
+            found = _after_moves(joint, between, owner, piece)
             if found.max() > best * (1 + _SMALLEST_GAIN):
                 owner[piece], best = found.argmax(), found.max()
+                between = _between(joint, owner, n_clusters)
                 is_moving = True
     return owner
 
 
 def _after_moves(
-    joint: NDArray[np.float64], owner: NDArray[np.int64], piece: int, n_clusters: int
+    joint: NDArray[np.float64],
+    between: NDArray[np.float64],
+    owner: NDArray[np.int64],
+    piece: int,
 ) -> NDArray[np.float64]:
-    """Return the information with a piece in each of the clusters, (k,)."""
-    others = np.delete(np.arange(len(owner)), piece)
-    rest = _between(joint[np.ix_(others, others)], owner[others], n_clusters)
-    links = np.bincount(owner[others], joint[piece, others], n_clusters)
+    """Return the information with a piece in each of the clusters, (k,).
+
+    ``between`` is the joint distribution of the clusters as they are, (k, k).
+    """
+    home = owner[piece]
+    links = np.bincount(owner, joint[piece], len(between))
+    links[home] -= joint[piece, piece]
+    rest = between.copy()  # without the piece
+    rest[home] -= links
+    rest[:, home] -= links
+    rest[home, home] -= joint[piece, piece]
+    rest = np.maximum(rest, 0)
     own, size = joint[piece, piece], joint[piece].sum()
     share = rest.sum(axis=1) + links
     with_piece = _entropy_terms(rest + links) - _entropy_terms(rest)
