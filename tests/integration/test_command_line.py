@@ -114,7 +114,10 @@ def test_warnings_are_single_lines_too(call, tmp_path):
     groups = [np.eye(6)[i] + 0.01 * rng.standard_normal((20, 6)) for i in range(6)]
     np.save(tmp_path / "rows.npy", np.concatenate(groups))
     output = ("-o", tmp_path / "m", "--quiet")
-    code, _, err = call("fit", tmp_path / "rows.npy", "-k", 2, *FIT[:4], *output)
+    graph = ("--affinity", "nearest_neighbors", "--n-neighbors", 3)
+    code, _, err = call(
+        "fit", tmp_path / "rows.npy", "-k", 2, *FIT[:4], *graph, *output
+    )
     assert code == 0
     (line,) = err.splitlines()
     assert line.startswith("warning: The affinity graph should have at most")

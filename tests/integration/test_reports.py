@@ -75,7 +75,8 @@ def test_warnings_of_the_fit_are_shown_and_kept(call, tmp_path):
     np.save(tmp_path / "rows.npy", np.concatenate(groups))
     options = ("-o", tmp_path / "m", "--run", tmp_path / "run", "--quiet")
     steps = ("--gamma", 50, "--max-iter", 60, "--device", "cpu")
-    code, _, err = call("fit", tmp_path / "rows.npy", "-k", 2, *options, *steps)
+    graph = ("--affinity", "nearest_neighbors", "--n-neighbors", 3)
+    code, _, err = call("fit", tmp_path / "rows.npy", "-k", 2, *options, *steps, *graph)
     assert code == 0
     assert "warning: The affinity graph should have at most" in err
     kept = read_run(tmp_path / "run").warnings
