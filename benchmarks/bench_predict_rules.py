@@ -1,11 +1,12 @@
-"""Nearest rows in coefficient space name new points best.
+"""A vote of the points that express a new one names it as well as any other rule.
 
 Three ways to name a point that was not fitted, from its coefficients on the fitted
-points: add up |c| over each cluster (vote), take the cluster of the fitted points whose
-coefficients are nearest (nearest, what ``SENet.predict`` does), or average the spectral
-embedding of those neighbours and take the nearest cluster centre (embedding). Measured
-on MNIST and Fashion-MNIST with whitened scattering features: accuracy on the 10,000
-test images next to that on the fitted ones, and agreement with the fitted labels.
+points: add up |c| over each cluster (vote, what ``SENet.predict`` does), take the
+cluster of the fitted points whose coefficients are nearest (nearest), or average the
+spectral embedding of those neighbours and take the nearest cluster centre (embedding).
+Measured on MNIST and Fashion-MNIST with whitened scattering features: accuracy on the
+10,000 test images next to that on the fitted ones, and agreement with the fitted
+labels.
 
     python benchmarks/bench_predict_rules.py                      10,000 images fitted
     python benchmarks/bench_predict_rules.py --fitted 60000 --device cuda

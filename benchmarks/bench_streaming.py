@@ -32,7 +32,7 @@ from selfexpress.data.sources import ArraySource
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.ops.self_expression import unit_rows
 
-N_FEATURES, WIDTH, N_NONZERO = 128, 512, 100
+N_FEATURES, WIDTH, N_NONZERO = 128, 512, 30
 
 
 def main() -> None:

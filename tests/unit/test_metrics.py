@@ -205,7 +205,7 @@ def test_connectivity_of_a_large_class_equals_the_dense_solution(seed):
     generator = np.random.default_rng(seed)
     n_points = 450
     weights = sparse.random_array(
-        (n_points, n_points), density=0.03, rng=generator, format="csr"
+        (n_points, n_points), density=0.03, random_state=generator, format="csr"
     )
     weights = weights + path(n_points)
     dense = (weights + weights.T).toarray()

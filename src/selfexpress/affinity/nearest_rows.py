@@ -90,6 +90,7 @@ def _by_common_columns(
     by_column = references.tocsc()
     index = np.full((queries.shape[0], n_neighbors), -1, dtype=np.int64)
     similarity = np.zeros((queries.shape[0], n_neighbors), dtype=np.float32)
+    n_threads = torch.get_num_threads()
     search(
         queries.indptr.astype(np.int64),
         queries.indices.astype(np.int32),
@@ -99,10 +100,12 @@ def _by_common_columns(
         by_column.data.astype(np.float32),
         exclude_self,
         references.shape[0],
-        min(queries.shape[0], 4 * torch.get_num_threads()),
+        min(queries.shape[0], 4 * n_threads),
         index,
         similarity,
     )
+    # Numba's threads, when they start, set the number that torch goes by as well.
+    torch.set_num_threads(n_threads)
     return Neighbors(index, similarity)
 
 

@@ -38,8 +38,8 @@ app.command(
 )(bench)
 app.add_typer(data_app, name="data")
 
-# Typer carries a Click of its own or uses the installed one, depending on its version;
-# either way this is the class of everything that is wrong with a command.
+# Typer keeps its own Click private; this is the class of everything that is wrong with
+# a command.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[2]
 
 

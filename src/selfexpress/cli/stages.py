@@ -26,6 +26,7 @@ _TRAINING = "training"
 
 def rows_bar(*, quiet: bool) -> Progress:
     """Return a bar that counts rows, with rate and time left."""
+    is_silent = quiet or not distributed.is_main()
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -33,8 +34,9 @@ def rows_bar(*, quiet: bool) -> Progress:
         RateColumn("rows"),
         TimeRemainingColumn(),
         TextColumn("left"),
-        console=Console(stderr=True),
-        disable=quiet or not distributed.is_main(),
+        # Before Rich 14.3 a disabled bar still ends its line.
+        console=Console(stderr=True, quiet=is_silent),
+        disable=is_silent,
     )
 
 

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -13,7 +16,7 @@ from selfexpress.errors import DegenerateWarning
 
 def random_rows(seed, shape=(60, 40), density=0.2):
     rng = np.random.default_rng(seed)
-    matrix = sparse.random_array(shape, density=density, rng=rng, format="csr")
+    matrix = sparse.random_array(shape, density=density, random_state=rng, format="csr")
     matrix.data -= 0.4
     return normalize_rows(matrix)
 
@@ -39,7 +42,9 @@ def test_sketched_rows_find_the_same_neighbours(seed, monkeypatch):
     monkeypatch.setattr(module, "_SKETCH_COLUMNS", 200)
     rng = np.random.default_rng(seed)
     centers = random_rows(seed, (30, 1000), density=0.05)
-    noise = sparse.random_array((300, 1000), density=0.005, rng=rng, format="csr")
+    noise = sparse.random_array(
+        (300, 1000), density=0.005, random_state=rng, format="csr"
+    )
     rows = normalize_rows(centers[np.arange(300) % 30] + 0.1 * noise)
     exact, sketched = search_both_ways(rows, rows, n_neighbors=3, exclude_self=True)
     assert (exact.index == sketched.index).mean() > 0.99
@@ -73,6 +78,25 @@ def test_fewer_neighbours_than_asked_for_are_marked():
         assert found.index[:, 0].tolist() == [1, 0, -1, -1]
         assert (found.index[:, 1:] == -1).all()
         assert found.similarity[:, 0].tolist() == [1, 1, 0, 0]
+
+
+_THREADS_AFTER_A_SEARCH = """
+import numpy as np, torch
+from scipy import sparse
+from selfexpress.affinity.nearest_rows import nearest_rows
+torch.set_num_threads(3)
+rows = sparse.csr_array(np.eye(4))
+nearest_rows(rows, rows, n_neighbors=1)
+print(torch.get_num_threads())
+"""
+
+
+def test_a_search_leaves_torch_its_number_of_threads(monkeypatch):
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "2")
+    # Numba starts its threads once in a process: only a new one shows it.
+    command = [sys.executable, "-c", _THREADS_AFTER_A_SEARCH]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(result.stdout) == 3
 
 
 def test_rows_are_scaled_to_unit_norm_and_empty_ones_stay():
@@ -114,7 +138,7 @@ def test_rows_without_coefficients_are_counted_in_a_warning():
 
 
 def test_weighted_neighbours_carry_their_cosine(seed):
-    rows = random_rows(seed, shape=(30, 30))
+    rows = random_rows(seed, shape=(30, 30), density=0.5)
     binary = build_affinity(rows, kind="nearest_neighbors", n_neighbors=4).toarray()
     weighted = build_affinity(rows, kind="weighted_neighbors", n_neighbors=4).toarray()
     cosines = (rows @ rows.T).toarray()

@@ -128,7 +128,7 @@ def test_text_labels_are_refused_where_they_cannot_be_stored(suffix, tmp_path):
 
 
 def test_coefficients_come_back_and_scipy_reads_them_too(tmp_path, seed):
-    matrix = sparse.random_array((9, 6), density=0.3, rng=seed, format="csr")
+    matrix = sparse.random_array((9, 6), density=0.3, random_state=seed, format="csr")
     path = tmp_path / "coefficients.npz"
     write_csr(path, matrix)
     assert (read_csr(path) != matrix).nnz == 0
