@@ -85,7 +85,7 @@ docs: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build
 
 # On a machine with a GPU; uses the Python at hand, so that nothing is installed there.
-# Without plugins of pytest: their settings must not count.
+# Options of plugins that pytest lacks there would be errors.
 GPU_TESTS = $(shell grep -rl "pytest.mark.gpu" tests)
 test-gpu:
 	PYTHONPATH=src $(PYTHON) -m pytest -m gpu -p no:cacheprovider -W ignore \

@@ -130,33 +130,45 @@ def test_refining_gains_information_and_loses_no_cluster(seed):
 
 
 def test_nodes_without_edges_stay_where_they_are():
-    pair = np.zeros((3, 3))
-    pair[0, 1] = pair[1, 0] = 1
-    labels, _ = Walk(sparse.csr_array(pair), device="cpu").refine(
-        np.array([0, 0, 1]), 2
-    )
-    np.testing.assert_array_equal(labels, [0, 0, 1])
+    affinity, truth = blocks([20, 20], inside=[1.0] * 2, outside=0.02)
+    dense = np.zeros((41, 41))
+    dense[:40, :40] = affinity.toarray()
+    labels = np.append(truth, 1)
+    labels[:3] = 1
+    refined, _ = Walk(sparse.csr_array(dense), device="cpu").refine(labels, 2)
+    np.testing.assert_array_equal(refined, np.append(truth, 1))
 
 
-def test_a_large_cluster_is_split_rather_than_a_small_one(seed, monkeypatch):
-    """Two halves of a large group, joined more closely than those of a small one.
+def test_independent_steps_carry_no_information_and_end():
+    """Rounding may make it negative; every partition is as good as any other."""
+    for seed in range(50):
+        share = np.random.default_rng(seed).random(8)
+        joint = np.outer(share, share) / share.sum() ** 2
+        assert set(merge_pieces(joint, 2)) == {0, 1}
+        assert set(merge_pieces(joint, 1)) == {0}
 
-    The normalised cut would split the small group. There are three clusters.
+
+def test_a_large_cluster_is_split_rather_than_a_small_one(seed):
+    """Halves of a large group are joined more closely than those of a small one.
+
+    Plain spectral clustering splits the small group.
     """
     sizes = [60, 60, 60, 10, 10]
-    affinity, truth = blocks(sizes, inside=[1.0] * 5, outside=0.0, seed=seed)
-    dense = affinity.toarray()
+    affinity, truth = blocks(sizes, inside=[1.0] * 5, outside=0.005, seed=seed)
+    dense = np.triu(affinity.toarray(), 1)
     rng = np.random.default_rng(seed)
-    dense[np.ix_(truth == 0, truth == 1)] = 0.06 * rng.uniform(0.9, 1.1, (60, 60))
-    dense[np.ix_(truth == 3, truth == 4)] = 0.03
-    dense[np.ix_(truth == 2, truth == 3)] = 0.02
-    dense[np.ix_(truth == 1, truth == 2)] = 0.002
-    dense = np.triu(dense, 1)
-    monkeypatch.setattr(clusters, "_CLEAR_GAP", np.inf)
-    found = spectral_clusters(
-        sparse.csr_array(dense + dense.T), 4, n_eigenvectors="auto", seed=seed
-    )
-    assert_same_partition(found.labels, np.array([0, 1, 2, 3, 3])[truth])
+    dense[np.ix_(truth == 0, truth == 1)] = 0.3 * rng.uniform(0.9, 1.1, (60, 60))
+    dense[np.ix_(truth == 3, truth == 4)] = 0.15
+    affinity = sparse.csr_array(dense + dense.T)
+    plain = spectral_clusters(affinity, 4, seed=seed)
+    assert_same_partition(plain.labels, np.array([0, 0, 1, 2, 3])[truth])
+    merged = spectral_clusters(affinity, 4, n_eigenvectors="auto", seed=seed)
+    assert_same_partition(merged.labels, np.array([0, 1, 2, 3, 3])[truth])
+
+
+def test_more_components_than_clusters_are_no_gap():
+    assert not clusters._has_clear_gap(np.array([0, 1e-17, 1e-16, 0.3]), 2)
+    assert clusters._has_clear_gap(np.array([0, 1e-17, 0.2, 0.3]), 2)
 
 
 def test_a_gap_in_the_eigenvalues_is_believed(seed):

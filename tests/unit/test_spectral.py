@@ -179,7 +179,6 @@ def test_a_point_for_every_cluster_and_fewer_distinct_points_than_clusters():
 
 @pytest.mark.parametrize("n_eigenvectors", [None, "auto"])
 def test_separate_groups_are_found_in_any_dimension(n_eigenvectors, seed):
-    """With fewer dimensions than pieces, some pieces share a place."""
     affinity, truth = communities(seed, n_bridges=0)
     found = spectral_clusters(affinity, 3, n_eigenvectors=n_eigenvectors, seed=seed)
     assert_same_partition(found.labels, truth)

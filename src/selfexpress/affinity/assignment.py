@@ -55,11 +55,11 @@ def cluster_weights(
         Rows sum to 1. A row that no reference expresses gets each cluster's share
         among the references.
     """
-    labels = torch.from_numpy(references.labels).to(coefficients.value.device)
+    labels = torch.tensor(references.labels, device=coefficients.value.device)
     members = functional.one_hot(labels, references.n_clusters).float()  # (R, k)
-    weights = (coefficients.sizes() @ members).double().cpu().numpy()
+    sums = coefficients.sizes() @ members
+    weights: NDArray[np.float64] = sums.double().cpu().numpy()
     shares = np.bincount(references.labels, minlength=references.n_clusters)
     weights[weights.sum(axis=1) == 0] = shares
     weights /= weights.sum(axis=1, keepdims=True)
-    found: NDArray[np.float64] = weights
-    return found
+    return weights

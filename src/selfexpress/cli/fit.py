@@ -121,7 +121,8 @@ def fit(
         ),
     ] = None,
     n_neighbors: Annotated[
-        int | None, _default("Rows joined to each by neighbours.", _GRAPH, 10)
+        int | None,
+        _default("Rows joined to each, for an affinity of neighbours.", _GRAPH, 10),
     ] = None,
     n_nonzero: Annotated[
         int | None, _default("Coefficients kept of each row.", _GRAPH, 30)

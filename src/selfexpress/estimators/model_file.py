@@ -27,7 +27,7 @@ from selfexpress.errors import CheckpointError, one_line
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.training.steps import RECORDED
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True)

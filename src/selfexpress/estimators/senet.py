@@ -87,11 +87,12 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         Rows joined to each by an affinity of neighbours.
     n_eigenvectors : int, "auto" or None
         Dimension of the spectral embedding that k-means finds clusters in; None for
-        ``n_clusters``. "auto" finds pieces and merges those that lose the least
-        information about a walk on the graph; clusters of like size are preferred
-        where several partitions are as good.
+        ``n_clusters``. "auto" does the same where the eigenvalues show a clear gap;
+        else it finds more pieces than clusters and merges them where that loses the
+        least information about a walk on the graph, which prefers clusters of like
+        size.
     n_init : int
-        Restarts of k-means.
+        Restarts of k-means; a fifth of them for the pieces of "auto".
     n_references : int
         Most fitted rows kept to name new ones.
     n_cluster_samples : int, "auto" or None
@@ -381,9 +382,6 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
             source, chosen["n_train_samples"], generator=generator, device=device
         )
         config = decide(config, network_config, sample, device)
-        if distributed.n_ranks() > 1:
-            # The algorithm whose sums over keys can be parted.
-            config = replace(config, algorithm="two_pass", engine="plain")
         self.smallest_gamma_ = smallest_gamma(
             sample, config.l1_ratio, block_size=config.block_size
         )
@@ -398,14 +396,15 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
             *(self.callbacks or ()),
             *([ProgressBar()] if self.verbose and distributed.is_main() else []),
         ]
-        self.history_ = train(
-            self.network_,
-            sample,
-            config,
-            seed=seed,
-            callbacks=callbacks,
-            checkpoints=self._checkpoints(),
-        )
+        with torch.cuda.device_of(self.network_.threshold):
+            self.history_ = train(
+                self.network_,
+                sample,
+                config,
+                seed=seed,
+                callbacks=callbacks,
+                checkpoints=self._checkpoints(),
+            )
         self.n_iter_ = len(self.history_["objective"])
 
     def _checkpoints(self) -> Checkpoints | None:

@@ -30,7 +30,7 @@ def train_settings(model: Any, chosen: dict[str, Any]) -> TrainConfig:
     ``gamma="auto"`` is decided when the training rows are known; until then it is the
     default of :class:`~selfexpress.config.TrainConfig`.
     """
-    require_count("n_nonzero", model.n_nonzero, advice="Use for example 100.")
+    require_count("n_nonzero", model.n_nonzero, advice="Use for example 30.")
     require_count("n_references", model.n_references, advice="Use 10_000.")
     names = [field.name for field in fields(TrainConfig) if hasattr(model, field.name)]
     settings = {name: getattr(model, name) for name in names}

@@ -38,7 +38,7 @@ SEARCHES = ("all_pairs", "index")
 # Up to here all pairs take minutes on two cores and a second on a GPU.
 _EXACT_ROWS = 80_000
 # Bytes that a stored coefficient takes in all the copies that the graph needs.
-_BYTES_PER_COEFFICIENT = 32
+_BYTES_PER_COEFFICIENT = 100
 # Rows whose keys are computed at a time.
 _KEY_ROWS = 8192
 # Rows named at a time: few enough for a small memory, enough to fill a GPU.

@@ -182,8 +182,8 @@ def versions() -> dict[str, str]:
 def commit() -> dict[str, Any]:
     """Return the commit and whether the tree differs from it, where git knows them.
 
-    ``SELFEXPRESS_COMMIT`` names it for a copy of the tree that git knows nothing of,
-    or something else.
+    ``SELFEXPRESS_COMMIT`` names it for a copy of the tree without git's history, or
+    inside another repository.
     """
     given = os.environ.get("SELFEXPRESS_COMMIT")
     if given:

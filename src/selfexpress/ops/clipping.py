@@ -15,5 +15,6 @@ def clipping_scale(gradients: Tensor, clip_norm: float) -> Tensor:
         from selfexpress.ops.triton_kernels import fused_clipping_scale
 
         return fused_clipping_scale(gradients, clip_norm)
-    norm = torch.linalg.vector_norm(gradients)
+    dtype = torch.promote_types(gradients.dtype, torch.float32)
+    norm = torch.linalg.vector_norm(gradients, dtype=dtype)
     return torch.clamp(clip_norm / (norm + SMALLEST_NORM), max=1)

@@ -27,7 +27,8 @@ def to_sparse_tensor(
     matrix: sparse.csr_array, dtype: torch.dtype, device: torch.device | str
 ) -> Tensor:
     """Copy a matrix of scipy's to a device."""
-    places = (matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32))
+    place_type = np.int32 if matrix.nnz < 2**31 else np.int64
+    places = (matrix.indptr.astype(place_type), matrix.indices.astype(place_type))
     starts, columns, values = (
         torch.from_numpy(part).to(device) for part in (*places, matrix.data)
     )

@@ -54,7 +54,7 @@ def _components(run: Run) -> list[Note]:
             Note(
                 f"The graph falls into {number(count)} pieces, more than the "
                 f"{run.n_clusters} clusters: some clusters are pieces put together "
-                "without evidence. Raise n_neighbors or n_nonzero, or lower l1_ratio."
+                "without evidence. Raise n_nonzero or n_neighbors, or lower l1_ratio."
             )
         ]
     return []

@@ -28,6 +28,10 @@ _DIMENSIONS_A_CLUSTER = 2
 _PIECES_A_CLUSTER = (2, 3, 4)
 # ... unless the next eigenvalue is so many times the last: then there is no doubt.
 _CLEAR_GAP = 3.0
+# Below this an eigenvalue is 0 but for rounding.
+_SMALLEST_EIGENVALUE = 1e-6
+# Merging takes time that grows with the cube of the pieces.
+_MOST_PIECES = 400
 # Restarts of k-means that do for pieces, as a share of those asked for.
 _RESTARTS_FOR_PIECES = 0.2
 
@@ -84,7 +88,7 @@ def spectral_clusters(
         Restarts of k-means; the best one is kept.
     seed : int
     device : torch.device or str
-        Where eigenvectors and k-means are computed.
+        Where eigenvectors, k-means and walks are computed.
 
     Returns
     -------
@@ -101,7 +105,7 @@ def spectral_clusters(
         warnings.warn(
             f"The affinity graph should have at most n_clusters={n_clusters} connected "
             f"components, but has {n_components}, so that some clusters are joined "
-            "arbitrarily; raise n_neighbors or n_nonzero, or lower l1_ratio.",
+            "arbitrarily; raise n_nonzero or n_neighbors, or lower l1_ratio.",
             DegenerateWarning,
             stacklevel=3,
         )
@@ -131,7 +135,7 @@ def _has_clear_gap(eigenvalues: NDArray[np.float64], n_clusters: int) -> bool:
     if len(eigenvalues) <= n_clusters:
         return True
     last, following = eigenvalues[n_clusters - 1 : n_clusters + 1]
-    return bool(following > _CLEAR_GAP * last)
+    return bool(following > max(_CLEAR_GAP * last, _SMALLEST_EIGENVALUE))
 
 
 def _merged_pieces(
@@ -144,7 +148,7 @@ def _merged_pieces(
     walk = Walk(affinity, device=how["device"])
     n_init = max(1, round(_RESTARTS_FOR_PIECES * how["n_init"]))
     how = {**how, "n_init": n_init}
-    most = max(n_clusters, len(embedding) // 2)
+    most = max(n_clusters, min(_MOST_PIECES, len(embedding) // 2))
     found = []
     for n_pieces in sorted({min(m * n_clusters, most) for m in _PIECES_A_CLUSTER}):
         pieces = _k_means(embedding, n_pieces, **how)
@@ -160,7 +164,7 @@ def _warn_of_empty_clusters(labels: NDArray[np.int64], n_clusters: int) -> None:
         warnings.warn(
             f"There should be n_clusters={n_clusters} clusters, but the embedding has "
             f"only {n_found} places to be in, so that the others stay empty; lower "
-            "n_clusters, or raise n_neighbors.",
+            "n_clusters, or raise n_nonzero or n_neighbors.",
             DegenerateWarning,
             stacklevel=4,
         )

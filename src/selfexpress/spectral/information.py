@@ -88,7 +88,7 @@ class Walk:
             joint = self.joint(new_labels, n_clusters)
             found = information(joint)
             n_used = len(np.unique(new_labels))
-            if found <= best * (1 + _SMALLEST_GAIN) or n_used < len(np.unique(labels)):
+            if found <= best + _least_gain(best) or n_used < len(np.unique(labels)):
                 break
             labels, best = new_labels, found
         return labels, best
@@ -141,6 +141,8 @@ def _ahead(joint: NDArray[np.float64], n_steps: int) -> NDArray[np.float64]:
 def _merged(joint: NDArray[np.float64], n_clusters: int) -> NDArray[np.int64]:
     """Merge the pair that loses the least information, until few enough are left."""
     owner = np.arange(len(joint))
+    if len(joint) <= n_clusters:
+        return owner
     sums = np.stack([_entropy_terms(row + joint).sum(axis=1) for row in joint])
     while len(joint) > n_clusters:
         loss = _losses(joint, sums)
@@ -193,7 +195,7 @@ def _improved(
             if (owner == owner[piece]).sum() == 1:
                 continue
             found = _after_moves(joint, between, owner, piece)
-            if found.max() > best * (1 + _SMALLEST_GAIN):
+            if found.max() > best + _least_gain(best):
                 owner[piece], best = found.argmax(), found.max()
                 between = _between(joint, owner, n_clusters)
                 is_moving = True
@@ -228,6 +230,11 @@ def _after_moves(
     before = _entropy_terms(rest).sum() - 2 * _entropy_terms(share).sum()
     result: NDArray[np.float64] = before + gain
     return result
+
+
+def _least_gain(best: float) -> float:
+    """Return what counts as a gain; rounding may leave information below 0."""
+    return _SMALLEST_GAIN * max(best, _SMALLEST_GAIN)
 
 
 def _between(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from selfexpress import distributed
 from selfexpress.config import NetworkConfig, TrainConfig
 from selfexpress.data.memory import free_bytes
 from selfexpress.data.sources import RowSource
@@ -87,12 +88,17 @@ def decide(
     source: RowSource,
     device: torch.device,
 ) -> TrainConfig:
-    """Return ``config`` with every "auto" replaced by a decision."""
+    """Return ``config`` with every "auto" replaced by a decision.
+
+    Many processes take the algorithm whose sums over keys can be parted.
+    """
     algorithm = config.algorithm
     if algorithm == "auto":
         algorithm = _choose_algorithm(config, network, source, device)
     precision = _choose_precision(config.precision, device)
     engine = "fused" if config.engine == "auto" else config.engine
+    if distributed.n_ranks() > 1:
+        algorithm, engine = "two_pass", "plain"
     return replace(config, algorithm=algorithm, precision=precision, engine=engine)
 
 

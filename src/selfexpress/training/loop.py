@@ -229,6 +229,7 @@ class _Steps:
             stacklevel=3,
         )
         if torch.cuda.is_available():
+            torch.cuda.synchronize()
             torch.cuda.empty_cache()
         self._rebuild()
 

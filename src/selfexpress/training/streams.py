@@ -26,7 +26,8 @@ class SideStream:
 
     def __enter__(self) -> None:
         if self._stream is not None:
-            self._stream.wait_stream(torch.cuda.current_stream())
+            main = torch.cuda.current_stream(self._stream.device)
+            self._stream.wait_stream(main)
             self._context = torch.cuda.stream(self._stream)
             self._context.__enter__()
 
@@ -37,4 +38,5 @@ class SideStream:
     def join(self) -> None:
         """Let the main stream wait."""
         if self._stream is not None:
-            torch.cuda.current_stream().wait_stream(self._stream)
+            main = torch.cuda.current_stream(self._stream.device)
+            main.wait_stream(self._stream)

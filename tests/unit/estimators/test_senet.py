@@ -357,7 +357,7 @@ class TestFiles:
         raw = path.read_bytes()
         (length,) = struct.unpack("<Q", raw[:8])
         header = json.loads(raw[8 : 8 + length])
-        assert json.loads(header["__metadata__"]["selfexpress"])["version"] == 2
+        assert json.loads(header["__metadata__"]["selfexpress"])["version"] == 1
         shapes = [entry["shape"] for name, entry in header.items() if name[0] != "_"]
         # No tensor is as wide as the rows but the first layer's weights, 64 x 20.
         assert all(shape == [64, 20] for shape in shapes if shape[-1:] == [20])

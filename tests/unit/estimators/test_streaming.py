@@ -112,10 +112,10 @@ def test_the_choice_follows_number_and_memory_and_is_logged(monkeypatch, caplog)
     assert chosen(80_000) == 80_000
     assert chosen(80_001) == 10_000
     assert "graph of 10000 of 80001 rows" in caplog.text
-    # 50,000 rows of 100 coefficients of 32 bytes are 160 MB; half must suffice.
-    monkeypatch.setattr(streaming, "free_bytes", lambda device: 300_000_000)
+    # 50,000 rows of 100 coefficients of 100 bytes are 500 MB; half must suffice.
+    monkeypatch.setattr(streaming, "free_bytes", lambda device: 990_000_000)
     assert chosen(50_000) == 10_000
-    monkeypatch.setattr(streaming, "free_bytes", lambda device: 330_000_000)
+    monkeypatch.setattr(streaming, "free_bytes", lambda device: 1_010_000_000)
     assert chosen(50_000) == 50_000
     assert chosen(3_000_000, setting=None) == 3_000_000
     assert chosen(3_000_000, setting=20_000) == 20_000

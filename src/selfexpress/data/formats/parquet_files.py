@@ -124,6 +124,7 @@ def open_parquet(path: Path, *, dictionaries: Sequence[str] = ()) -> pq.ParquetF
         page_checksum_verification=True,
         # Pages one by one: a row group may be larger than memory.
         buffer_size=_BUFFER_BYTES,
+        pre_buffer=False,
     )
 
 
