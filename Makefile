@@ -50,7 +50,8 @@ test-minimum: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv venv --quiet --clear --python 3.11 .venv-minimum
 	$(BIN)/uv pip install --quiet --python .venv-minimum --resolution lowest-direct -e ".[dev]"
-	OMP_NUM_THREADS=1 .venv-minimum/bin/python -m pytest -p no:cacheprovider \
+	OMP_NUM_THREADS=1 .venv-minimum/bin/python -m pytest -n 2 --dist loadfile \
+	  -p no:cacheprovider \
 	  -W default::DeprecationWarning -W default::PendingDeprecationWarning \
 	  -W default::FutureWarning tests/unit tests/contracts tests/integration
 
