@@ -122,20 +122,17 @@ class ParquetRows:
         last_group = bisect_right(self._starts, stop - 1)
         position = self._starts[first_group]
         with open_parquet(self._path) as file:
-            # One at a time: the decoder keeps what it read of all groups it is given.
-            for group in range(first_group, last_group):
-                batches = file.iter_batches(
-                    batch_size=self._piece_size(),
-                    row_groups=[group],
-                    columns=self._names,
-                )
-                group_stop = min(self._starts[group + 1], stop)
-                while position < group_stop:
-                    rows = self._next_rows(batches)
-                    first, last = max(start - position, 0), stop - position
-                    position += len(rows)
-                    if len(rows[first:last]):
-                        yield rows[first:last]
+            batches = file.iter_batches(
+                batch_size=self._piece_size(),
+                row_groups=range(first_group, last_group),
+                columns=self._names,
+            )
+            while position < stop:
+                rows = self._next_rows(batches)
+                first, last = max(start - position, 0), stop - position
+                position += len(rows)
+                if len(rows[first:last]):
+                    yield rows[first:last]
 
     def _next_rows(self, batches: Iterator[pa.RecordBatch]) -> Array:
         try:

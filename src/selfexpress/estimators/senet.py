@@ -131,6 +131,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         Row j expresses row ``sample_indices_[j]``.
     affinity_matrix_ : scipy.sparse.csr_array of shape (n_clustered, n_clustered)
     embedding_ : ndarray of shape (n_clustered, n_eigenvectors)
+        Twice ``n_clusters`` of them where "auto" merged pieces.
     eigenvalues_ : ndarray of shape (n_eigenvectors,)
         Of the graph's normalised Laplacian.
     network_ : SelfExpressiveNetwork

@@ -6,8 +6,9 @@ Shapes: N samples, E eigenvectors.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypedDict
+from functools import partial
 
 import numpy as np
 import torch
@@ -34,12 +35,6 @@ _SMALLEST_EIGENVALUE = 1e-6
 _MOST_PIECES = 400
 # Restarts of k-means that do for pieces, as a share of those asked for.
 _RESTARTS_FOR_PIECES = 0.2
-
-
-class _KMeansSettings(TypedDict):
-    n_init: int
-    seed: int
-    device: torch.device | str
 
 
 @dataclass(frozen=True)
@@ -122,11 +117,18 @@ def spectral_clusters(
         eigenvalues, vectors = eigenvalues[:n_clusters], vectors[:, :n_clusters]
         is_auto = False
     embedding = _unit_rows(vectors)
-    how: _KMeansSettings = {"n_init": n_init, "seed": seed, "device": device}
     if is_auto:
-        labels = _merged_pieces(affinity, embedding, n_clusters, how)
+        n_init = max(1, round(_RESTARTS_FOR_PIECES * n_init))
+        walk = Walk(affinity, device=device)
+        find_pieces = partial(
+            _k_means, embedding, n_init=n_init, seed=seed, device=device
+        )
+        most = max(n_clusters, min(_MOST_PIECES, n_nodes // 2))
+        labels = _merged_pieces(walk, find_pieces, n_clusters, most_pieces=most)
     else:
-        labels = _k_means(embedding, n_clusters, **how)
+        labels = _k_means(
+            embedding, n_clusters, n_init=n_init, seed=seed, device=device
+        )
     _warn_of_empty_clusters(labels, n_clusters)
     return SpectralClusters(labels, embedding, eigenvalues, n_components)
 
@@ -139,19 +141,17 @@ def _has_clear_gap(eigenvalues: NDArray[np.float64], n_clusters: int) -> bool:
 
 
 def _merged_pieces(
-    affinity: sparse.csr_array,
-    embedding: NDArray[np.float64],
+    walk: Walk,
+    find_pieces: Callable[[int], NDArray[np.int64]],
     n_clusters: int,
-    how: _KMeansSettings,
+    *,
+    most_pieces: int,
 ) -> NDArray[np.int64]:
     """Return the clusters of most information, merged of more and of fewer pieces."""
-    walk = Walk(affinity, device=how["device"])
-    n_init = max(1, round(_RESTARTS_FOR_PIECES * how["n_init"]))
-    how = {**how, "n_init": n_init}
-    most = max(n_clusters, min(_MOST_PIECES, len(embedding) // 2))
+    numbers = {min(m * n_clusters, most_pieces) for m in _PIECES_A_CLUSTER}
     found = []
-    for n_pieces in sorted({min(m * n_clusters, most) for m in _PIECES_A_CLUSTER}):
-        pieces = _k_means(embedding, n_pieces, **how)
+    for n_pieces in sorted(numbers):
+        pieces = find_pieces(n_pieces)
         owner = merge_pieces(walk.joint(pieces, n_pieces), n_clusters)
         found.append(walk.refine(owner[pieces], n_clusters))
     labels, _ = max(found, key=lambda result: result[1])

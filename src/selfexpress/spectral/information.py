@@ -54,11 +54,7 @@ class Walk:
 
     def joint(self, labels: NDArray[np.int64], n_labels: int) -> NDArray[np.float64]:
         """Return how often the walker steps from one label to another, (K, K)."""
-        members, links = self._links(self._on_device(labels), n_labels)
-        joint: NDArray[np.float64] = (members.T @ links).double().cpu().numpy()
-        # Symmetric but for rounding.
-        steps: NDArray[np.float64] = (joint + joint.T) / max(2 * joint.sum(), _NEVER)
-        return steps
+        return self._joint_and_links(labels, n_labels)[0]
 
     def refine(
         self, labels: NDArray[np.int64], n_clusters: int
@@ -73,11 +69,10 @@ class Walk:
         (ndarray of shape (N,), float)
             Labels and their information.
         """
-        joint = self.joint(labels, n_clusters)
+        joint, links = self._joint_and_links(labels, n_clusters)
         best = information(joint)
         for _ in range(_MAX_ROUNDS):
             current = self._on_device(labels)
-            _, links = self._links(current, n_clusters)
             steps = np.maximum(joint, _NEVER)
             steps /= steps.sum(axis=1, keepdims=True)
             logs = torch.from_numpy(np.log(steps)).to(links)
@@ -85,7 +80,7 @@ class Walk:
                 self._is_isolated, current, (links @ logs.T).argmax(dim=1)
             )
             new_labels: NDArray[np.int64] = moved.cpu().numpy()
-            joint = self.joint(new_labels, n_clusters)
+            joint, links = self._joint_and_links(new_labels, n_clusters)
             found = information(joint)
             n_used = len(np.unique(new_labels))
             if found <= best + _least_gain(best) or n_used < len(np.unique(labels)):
@@ -93,10 +88,16 @@ class Walk:
             labels, best = new_labels, found
         return labels, best
 
-    def _links(self, labels: Tensor, n_labels: int) -> tuple[Tensor, Tensor]:
-        """Return who has which label, and each node's weight to it, both (N, K)."""
-        members = functional.one_hot(labels, n_labels).to(self._affinity.dtype)
-        return members, self._affinity @ members
+    def _joint_and_links(
+        self, labels: NDArray[np.int64], n_labels: int
+    ) -> tuple[NDArray[np.float64], Tensor]:
+        """Return :meth:`joint`, and each node's weight to each label, (N, K)."""
+        members = functional.one_hot(self._on_device(labels), n_labels)
+        members = members.to(self._affinity.dtype)
+        links = self._affinity @ members
+        joint = (members.T @ links).double().cpu().numpy()
+        # Symmetric but for rounding.
+        return (joint + joint.T) / max(2 * joint.sum(), _NEVER), links
 
     def _on_device(self, labels: NDArray[np.int64]) -> Tensor:
         return torch.from_numpy(labels).to(self._is_isolated.device)

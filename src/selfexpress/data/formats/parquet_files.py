@@ -122,7 +122,7 @@ def open_parquet(path: Path, *, dictionaries: Sequence[str] = ()) -> pq.ParquetF
         thrift_string_size_limit=max(1, file_size),
         thrift_container_size_limit=max(1, min(file_size, 1_000_000)),
         page_checksum_verification=True,
-        # Pages one by one: a row group may be larger than memory.
+        # Pages one by one, and let go again: a row group may be larger than memory.
         buffer_size=_BUFFER_BYTES,
         pre_buffer=False,
     )
