@@ -84,11 +84,13 @@ def test_adam_kernel_equals_the_plain_one():
 @pytest.mark.gpu
 @pytest.mark.parametrize("size", [1024, 1_024_000])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_clipping_kernels_equal_the_plain_ones(size, dtype):
+@pytest.mark.parametrize("norm", [0.5, 1e6])
+def test_clipping_kernels_equal_the_plain_ones(size, dtype, norm):
     generator = torch.Generator().manual_seed(0)
     gradients = torch.randn(size, generator=generator).to(dtype)
-    plain = clipping_scale(gradients.float(), 0.5)
-    torch.testing.assert_close(clipping_scale(gradients.cuda(), 0.5).cpu(), plain)
+    plain = clipping_scale(gradients.float(), norm)
+    torch.testing.assert_close(clipping_scale(gradients.cuda(), norm).cpu(), plain)
+    assert (float(plain) == 1) == (norm == 1e6)
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,19 @@ def test_a_large_cluster_is_split_rather_than_a_small_one(seed):
     assert_same_partition(merged.labels, np.array([0, 1, 2, 3, 3])[truth])
 
 
+@pytest.mark.gpu
+def test_a_gpu_merges_as_a_cpu_does(seed):
+    """Joined so closely that no gap in the eigenvalues spares the merging."""
+    affinity, truth = blocks([60] * 6, inside=[1.0] * 6, outside=0.2, seed=seed)
+    found = [
+        spectral_clusters(affinity, 6, n_eigenvectors="auto", seed=seed, device=device)
+        for device in ("cpu", "cuda")
+    ]
+    assert found[1].embedding.shape == (360, 12)
+    for each in found:
+        assert_same_partition(each.labels, truth)
+
+
 def test_more_components_than_clusters_are_no_gap():
     assert not clusters._has_clear_gap(np.array([0, 1e-17, 1e-16, 0.3]), 2)
     assert clusters._has_clear_gap(np.array([0, 1e-17, 0.2, 0.3]), 2)

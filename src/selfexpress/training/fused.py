@@ -11,9 +11,10 @@ Shapes: B queries, K keys of a block, D features, P embedding dimensions.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterator
-from itertools import islice
-from typing import cast
+from itertools import chain, islice
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +35,18 @@ _BLOCK_MULTIPLE = 256
 # Two passes over more blocks than this take so long that launching kernels is nothing,
 # and leaving out keys that are not active gains more.
 _MAX_BLOCKS_RECORDED = 8
+
+# Last blocks of pass 1 that a GPU keeps for pass 2; elsewhere it is one.
+_BLOCKS_KEPT_ON_GPU = 6
+
+
+class _Expressed(NamedTuple):
+    """A block of keys and how it expresses the batch."""
+
+    block: RowBlock
+    layers: list[Tensor]
+    coefficients: Tensor
+    penalty: Tensor
 
 
 class FusedGradient:
@@ -67,6 +80,8 @@ class FusedGradient:
         self._is_in_memory = False
         self._block_size = config.block_size
         self._sum_dtype = parameters.values.dtype
+        is_cuda = network.threshold.device.type == "cuda"
+        self._n_kept = _BLOCKS_KEPT_ON_GPU if is_cuda else 1
         self.is_replayable = False
 
     def prepare(self, source: RowSource, *, in_memory: bool) -> RowSource:
@@ -82,7 +97,8 @@ class FusedGradient:
         n_blocks = max(1, math.ceil(len(source) / self._config.block_size))
         # Blocks of one size: the last is worked on once, so it should not be small.
         even = math.ceil(len(source) / n_blocks)
-        self._block_size = -(-even // _BLOCK_MULTIPLE) * _BLOCK_MULTIPLE
+        multiple = min(_BLOCK_MULTIPLE, self._config.block_size)
+        self._block_size = -(-even // multiple) * multiple
         is_short = self._config.algorithm == "naive" or n_blocks <= _MAX_BLOCKS_RECORDED
         is_cuda = self._threshold.device.type == "cuda"
         self.is_replayable = is_cuda and in_memory and is_short
@@ -122,48 +138,51 @@ class FusedGradient:
     def two_pass(self, batch: RowBlock, source: RowSource) -> Objective:
         """Write the gradient, block by block; see ``objective.two_pass_gradient``.
 
-        The last block of pass 1 is the last of pass 2 and is not computed again.
+        The last blocks of pass 1 are the last of pass 2 and not computed again.
         """
         self._parameters.gradients.zero_()
         with self._side:
             query_layers = self._queries.forward(batch.rows)
         queries = query_layers[-1]
         reconstruction = torch.zeros_like(batch.rows, dtype=self._sum_dtype)
+        kept: deque[_Expressed] = deque(maxlen=self._n_kept)
         active = []
-        for last in source.blocks(self._block_size):
-            last_layers = self._keys.forward(last.rows)
-            self._side.join()
-            last_coefficients, last_penalty = self._coefficients(
-                queries, last_layers[-1], batch, last
-            )
-            reconstruction += last_coefficients @ last.rows
+        for block in source.blocks(self._block_size):
+            found = self._express(queries, batch, block)
+            reconstruction += found.coefficients @ block.rows
             if not self.is_replayable:
-                active.append((last_coefficients != 0).any(dim=0))
+                active.append((found.coefficients != 0).any(dim=0))
+            kept.append(found)
         residual = batch.rows.to(self._sum_dtype) - reconstruction
 
         fixed = residual.to(queries.dtype)
         queries_gradient = torch.zeros_like(queries, dtype=self._sum_dtype)
-        penalty = last_penalty.sum()
-        for block in self._blocks_but_the_last(source, active):
-            key_layers = self._keys.forward(block.rows)
-            coefficients, parts = self._coefficients(
-                queries, key_layers[-1], batch, block
+        penalty = queries_gradient.new_zeros(())
+        again = (
+            self._express(queries, batch, block)
+            for block in self._blocks_before(len(kept), source, active)
+        )
+        for found in chain(again, kept):
+            penalty += found.penalty.sum()
+            gradient, threshold_parts = self._backward(
+                found.coefficients, fixed, found.block.rows
             )
-            penalty += parts.sum()
-            gradient, threshold_parts = self._backward(coefficients, fixed, block.rows)
-            self._threshold_gradient.add_(threshold_parts.sum())
-            queries_gradient.add_(gradient @ key_layers[-1])
-            self._keys.backward(key_layers, gradient.T @ queries, accumulate=True)
-
-        gradient, threshold_parts = self._backward(last_coefficients, fixed, last.rows)
-        with self._side:
-            self._threshold_gradient.add_(threshold_parts.sum())
-            queries_gradient.add_(gradient @ last_layers[-1])
-            total = queries_gradient.to(queries.dtype)
-            self._queries.backward(query_layers, total, accumulate=True)
-        self._keys.backward(last_layers, gradient.T @ queries, accumulate=True)
-        self._side.join()
+            with self._side:
+                self._threshold_gradient.add_(threshold_parts.sum())
+                queries_gradient.add_(gradient @ found.layers[-1])
+                if found is kept[-1]:
+                    total = queries_gradient.to(queries.dtype)
+                    self._queries.backward(query_layers, total, accumulate=True)
+            self._keys.backward(found.layers, gradient.T @ queries, accumulate=True)
+            self._side.join()
         return self._objective(residual, penalty)
+
+    def _express(self, queries: Tensor, batch: RowBlock, block: RowBlock) -> _Expressed:
+        """Express queries, which the side stream may still be at, by a block."""
+        layers = self._keys.forward(block.rows)
+        self._side.join()
+        coefficients, penalty = self._coefficients(queries, layers[-1], batch, block)
+        return _Expressed(block, layers, coefficients, penalty)
 
     def _coefficients(
         self, queries: Tensor, keys: Tensor, batch: RowBlock, block: RowBlock
@@ -188,20 +207,22 @@ class FusedGradient:
             factor=-self._config.gamma * weight,
         )
 
-    def _blocks_but_the_last(
-        self, source: RowSource, active: list[Tensor]
+    def _blocks_before(
+        self, n_kept: int, source: RowSource, active: list[Tensor]
     ) -> Iterator[RowBlock]:
-        """Yield the rows that pass 2 needs: active ones, where that can be asked.
+        """Yield the rows that pass 2 needs again: active ones, where one can ask.
 
         A recorded step cannot depend on how many there are. Where any row is at hand,
         active ones are gathered into full blocks.
         """
         if self.is_replayable:
             blocks = source.blocks(self._block_size)
-            n_others = math.ceil(len(source) / self._block_size) - 1
-            yield from islice(blocks, n_others)
+            yield from islice(
+                blocks, math.ceil(len(source) / self._block_size) - n_kept
+            )
             return
-        active[-1] = torch.zeros_like(active[-1])
+        for place in range(len(active) - n_kept, len(active)):
+            active[place] = torch.zeros_like(active[place])
         if self._is_in_memory:
             index = torch.cat(active).nonzero().squeeze(1)
             for part in index.split(self._block_size) if len(index) else ():

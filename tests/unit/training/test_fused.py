@@ -8,22 +8,27 @@ import pytest
 import torch
 from problems import small_network, unit_data
 
-from selfexpress.config import TrainConfig
+from selfexpress.config import NetworkConfig, TrainConfig
 from selfexpress.data.sources import ArraySource, MappedSource, RowBlock
+from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.training.fused import FusedGradient
+from selfexpress.training.graphed import GraphedStep
 from selfexpress.training.loop import train
 from selfexpress.training.objective import naive_gradient
 from selfexpress.training.parameters import ALIGNMENT, FlatParameters
+from selfexpress.training.steps import RECORDED, PlainStep
+from selfexpress.training.streams import SideStream
 
 
 def gradients(network):
     return {name: p.grad.clone() for name, p in network.named_parameters()}
 
 
-def fused_gradients(network, batch, source, config, *, in_memory=True):
+def fused_gradients(network, batch, source, config, *, in_memory=True, n_kept=1):
     network = copy.deepcopy(network)
     parameters = FlatParameters(network, network.threshold.dtype, alignment=ALIGNMENT)
     fused = FusedGradient(network, parameters, config)
+    fused._n_kept = n_kept
     prepared = fused.prepare(source, in_memory=in_memory)
     batch = RowBlock(prepared.take(batch.index), batch.index)
     objective = getattr(fused, config.algorithm)(batch, prepared)
@@ -53,6 +58,23 @@ def test_fused_gradient_is_that_of_autograd(
     torch.testing.assert_close(objective.penalty, expected.penalty)
     for name, gradient in gradients(network).items():
         torch.testing.assert_close(fused[name], gradient, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("n_kept", [1, 3, 6, 100])
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_blocks_kept_for_the_second_pass_change_nothing(seed, n_kept, in_memory):
+    source = ArraySource(unit_data(40, 5, seed=seed), dtype=torch.float64)
+    network = small_network(5, seed=seed, threshold=0.1)
+    batch = RowBlock(source.take(torch.arange(9)), torch.arange(9))
+    config = TrainConfig(gamma=30.0, block_size=7, algorithm="two_pass")
+    found = [
+        fused_gradients(network, batch, source, config, **kind)
+        for kind in ({}, {"in_memory": in_memory, "n_kept": n_kept})
+    ]
+    (objective, gradient), (other, others) = found
+    torch.testing.assert_close(other.penalty, objective.penalty)
+    for name, value in gradient.items():
+        torch.testing.assert_close(others[name], value, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
@@ -107,3 +129,67 @@ def test_training_on_a_gpu_follows_the_plain_path(algorithm, precision):
     assert histories[1][-50:].mean() == pytest.approx(
         histories[0][-50:].mean(), rel=2e-2
     )
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("algorithm", ["naive", "two_pass"])
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_a_recorded_step_is_the_plain_one(algorithm, optimizer):
+    """The same kernels in the same order: only sums of parts may be rounded apart."""
+    source = ArraySource(unit_data(2000, 37, seed=0), device="cuda")
+    config = TrainConfig(
+        gamma=50.0,
+        max_iter=300,
+        batch_size=64,
+        block_size=512,
+        algorithm=algorithm,
+        optimizer=optimizer,
+        precision="float32",
+        engine="fused",
+    )
+    found = {}
+    for kind in ("plain", "recorded"):
+        network = small_network(37, seed=0, threshold=0.0).float().cuda()
+        history = torch.zeros(config.max_iter, len(RECORDED), device="cuda")
+        step = plain = PlainStep(network, source, config, seed=0, history=history)
+        assert plain.is_replayable
+        if kind == "recorded":
+            step = GraphedStep(plain)
+        for number in range(20):
+            step(number)
+        step.finish()
+        parameters = [p.detach().clone() for p in network.parameters()]
+        found[kind] = (history[:20].clone(), parameters)
+    (history, parameters), (other_history, others) = found.values()
+    torch.testing.assert_close(other_history, history, rtol=1e-4, atol=1e-6)
+    for value, other in zip(parameters, others, strict=True):
+        torch.testing.assert_close(other, value, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("algorithm", ["naive", "two_pass"])
+def test_work_beside_the_main_stream_changes_nothing(algorithm, monkeypatch):
+    """A missing wait would show as another gradient in some of the steps."""
+    source = ArraySource(unit_data(3000, 500, seed=0), device="cuda")
+    config = TrainConfig(
+        gamma=50.0, batch_size=100, block_size=1024, algorithm=algorithm
+    )
+    found = []
+    for is_beside in (True, False):
+        if not is_beside:
+            monkeypatch.setattr(SideStream, "__enter__", lambda self: None)
+            monkeypatch.setattr(SideStream, "__exit__", lambda self, *error: None)
+        generator = torch.Generator().manual_seed(0)
+        sizes = NetworkConfig((1024,) * 3, 1024)
+        network = SelfExpressiveNetwork(500, sizes, generator=generator).cuda()
+        parameters = FlatParameters(network, torch.bfloat16, alignment=ALIGNMENT)
+        fused = FusedGradient(network, parameters, config)
+        prepared = fused.prepare(source, in_memory=True)
+        gradients_found = []
+        for start in range(0, 3000, 100):
+            index = torch.arange(start, start + 100, device="cuda")
+            batch = RowBlock(prepared.take(index), index)
+            getattr(fused, algorithm)(batch, prepared)
+            gradients_found.append(parameters.gradients.clone())
+        found.append(torch.stack(gradients_found))
+    torch.testing.assert_close(found[0], found[1], rtol=1e-3, atol=1e-6)
