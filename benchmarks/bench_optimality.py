@@ -19,8 +19,8 @@ from pathlib import Path
 import record
 
 from selfexpress.estimators.base import resolve_device
+from selfexpress.experiments.cells import Context
 from selfexpress.experiments.presets import SYNTHETIC, quick_recipe
-from selfexpress.experiments.runner import Context
 from selfexpress.experiments.synthetic import EquivalenceCell
 
 

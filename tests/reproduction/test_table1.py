@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from selfexpress.experiments.cells import Context
 from selfexpress.experiments.presets import SYNTHETIC
-from selfexpress.experiments.runner import Context
 from selfexpress.experiments.synthetic import EquivalenceCell
 
 

@@ -14,15 +14,9 @@ from rich.console import Console
 from selfexpress.cli.reproduction_page import write_page
 from selfexpress.estimators.base import resolve_device
 from selfexpress.experiments.catalogue import EXPERIMENTS, cells_of, experiments
+from selfexpress.experiments.cells import Cell, Context
 from selfexpress.experiments.places import default_cache, default_records
-from selfexpress.experiments.runner import (
-    Cell,
-    Context,
-    Experiment,
-    Progress,
-    Results,
-    run_cells,
-)
+from selfexpress.experiments.runner import Experiment, Progress, Results, run_cells
 from selfexpress.experiments.summary import Summary
 from selfexpress.report.tables import terminal_table
 
@@ -52,6 +46,10 @@ def reproduce(
     cache: Annotated[
         Path | None, typer.Option(help="Folder for features computed from images.")
     ] = None,
+    jobs: Annotated[
+        int,
+        typer.Option(min=1, help="Cells side by side; those that are timed run alone."),
+    ] = 1,
     time_limit: Annotated[
         float | None,
         typer.Option(help="Seconds; start no cell that could end later."),
@@ -93,7 +91,12 @@ def reproduce(
     if not show:
         context = Context(resolve_device(device), cache or default_cache())
         progress = run_cells(
-            cells, results, context, time_limit=time_limit, announce=_announce()
+            cells,
+            results,
+            context,
+            n_jobs=jobs,
+            time_limit=time_limit,
+            announce=_announce(),
         )
         _announce()(_report(progress, results))
     summaries = {e.name: e.summarize(results, quick) for e in chosen}

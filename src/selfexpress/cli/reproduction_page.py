@@ -7,7 +7,8 @@ from pathlib import Path
 
 from selfexpress.errors import DataError
 from selfexpress.experiments.catalogue import EXPERIMENTS
-from selfexpress.experiments.runner import Experiment, Record, Results
+from selfexpress.experiments.cells import Record
+from selfexpress.experiments.runner import Experiment, Results
 from selfexpress.experiments.summary import Plot, Summary, Table
 from selfexpress.report.figures import save_panels, save_pictures
 from selfexpress.report.tables import markdown_table

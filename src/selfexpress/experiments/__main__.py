@@ -13,8 +13,9 @@ from pathlib import Path
 
 from selfexpress.estimators.base import resolve_device
 from selfexpress.experiments.catalogue import cells_of, experiments
+from selfexpress.experiments.cells import Context
 from selfexpress.experiments.places import default_cache, default_records
-from selfexpress.experiments.runner import Context, Results, run_cells
+from selfexpress.experiments.runner import Results, run_cells
 
 logger = logging.getLogger("selfexpress.experiments")
 
@@ -32,7 +33,13 @@ def main(arguments: list[str] | None = None) -> None:
     )
     results = Results(options.records or default_records(options.quick))
     context = Context(resolve_device(options.device), options.cache or default_cache())
-    progress = run_cells(cells, results, context, time_limit=options.time_limit)
+    progress = run_cells(
+        cells,
+        results,
+        context,
+        n_jobs=options.jobs,
+        time_limit=options.time_limit,
+    )
     logger.info("%s", progress)
 
 
@@ -40,6 +47,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m selfexpress.experiments")
     parser.add_argument("names", nargs="+")
     parser.add_argument("--seeds", type=int)
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--device", default="auto")

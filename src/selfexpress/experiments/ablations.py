@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
+from selfexpress.experiments.cells import Cell
 from selfexpress.experiments.images import ImageCell, curve_size, preset_of, senet_cell
 from selfexpress.experiments.presets import BATCH_SIZES, DEPTHS, WIDTHS, Recipe
 from selfexpress.experiments.published import ABLATION_DEPTH, ABLATION_THRESHOLD
-from selfexpress.experiments.runner import Cell, Experiment, Results
+from selfexpress.experiments.runner import Experiment, Results
 from selfexpress.experiments.summary import (
     Figure,
     Panel,

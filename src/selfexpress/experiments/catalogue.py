@@ -6,13 +6,14 @@ from selfexpress.config import require_choice
 from selfexpress.errors import ConfigError
 from selfexpress.experiments.ablations import ABLATIONS
 from selfexpress.experiments.algorithms import ALGORITHMS_EXPERIMENT
+from selfexpress.experiments.cells import Cell
 from selfexpress.experiments.figure2 import FIGURE2
 from selfexpress.experiments.figure3 import FIGURE3
 from selfexpress.experiments.learning_curves import LEARNING_CURVES
 from selfexpress.experiments.learning_curves_synthetic import (
     LEARNING_CURVES_SYNTHETIC,
 )
-from selfexpress.experiments.runner import Cell, Experiment, select, with_seeds
+from selfexpress.experiments.runner import Experiment, select, with_seeds
 from selfexpress.experiments.table1 import TABLE1
 from selfexpress.experiments.table2 import TABLE2
 from selfexpress.experiments.table3 import TABLE3

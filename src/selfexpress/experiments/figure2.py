@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from selfexpress.experiments.cells import Cell
 from selfexpress.experiments.presets import FIRST_EXPERIMENT, quick_recipe
 from selfexpress.experiments.published import FIGURE_2
-from selfexpress.experiments.runner import Cell, Experiment, Results
+from selfexpress.experiments.runner import Experiment, Results
 from selfexpress.experiments.summary import Figure, Plot, Row, Summary, Table
 from selfexpress.experiments.synthetic import CurveCell, unpack_picture
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from selfexpress.estimators.senet import SENet
 from selfexpress.experiments import presets
+from selfexpress.experiments.cells import Cell, Context, Outcome, stage
 from selfexpress.experiments.evaluation import (
     AtSteps,
     Clustering,
@@ -27,9 +28,9 @@ from selfexpress.experiments.evaluation import (
     thinned,
 )
 from selfexpress.experiments.inputs import ImageRows, image_rows
+from selfexpress.experiments.meter import Meter
 from selfexpress.experiments.methods import make_method
 from selfexpress.experiments.presets import ImagePreset
-from selfexpress.experiments.runner import Cell, Context, Outcome, stage
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.training.callbacks import Callback
 
@@ -137,20 +138,8 @@ class ImageCell(Cell):
         seconds: dict[str, float],
     ) -> dict[str, float]:
         """Cluster rows by a network and score them; add the seconds of each stage."""
-        recipe = self.preset.recipe
-        with stage(seconds, "inference"):
-            coefficients = express(
-                network, X, n_nonzero=recipe.n_nonzero, device=context.device
-            )
-        clustering = cluster(
-            coefficients,
-            recipe,
-            n_clusters=self.preset.n_clusters,
-            seed=self.seed,
-            device=context.device,
-            seconds=seconds,
-        )
-        return scores(clustering, truth)
+        found = find_clusters(network, X, self.preset, self.seed, context, seconds)
+        return scores(found, truth)
 
 
 class _Look(AtSteps):
@@ -173,6 +162,56 @@ class _Look(AtSteps):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TimingCell(Cell):
+    """Seconds of an image cell's stages, with nothing beside them.
+
+    Every step of a training takes the same time, so that some are enough to tell what
+    all of them take. The later stages are timed whole, with the network as it is then.
+
+    Attributes
+    ----------
+    preset : ImagePreset
+    n_train : int
+    n_steps : int
+        Steps that are timed.
+    """
+
+    task: ClassVar[str] = "timing"
+    preset: ImagePreset
+    n_train: int
+    n_steps: int = 2000
+
+    @property
+    def is_timed(self) -> bool:
+        """It is for nothing else."""
+        return True
+
+    def label(self) -> str:
+        """Say which cell this is."""
+        return f"dataset={self.preset.dataset} n_train={self.n_train}"
+
+    def run(self, context: Context) -> Outcome:
+        """Train for some steps, then cluster all images."""
+        rows = image_rows(self.preset, context)
+        order = np.random.default_rng(self.seed).permutation(rows.n_first)
+        meter = Meter(context.device)
+        model = make_senet(
+            replace(self.preset.recipe, max_iter=self.n_steps),
+            n_clusters=self.preset.n_clusters,
+            n_samples=self.n_train,
+            seed=self.seed,
+            device=context.device,
+            callbacks=(meter,),
+        ).fit(rows.X[np.sort(order[: self.n_train])])
+        seconds = {
+            "step": meter.seconds_a_step,
+            "training": meter.seconds_a_step * self.preset.recipe.max_iter,
+        }
+        find_clusters(model.network_, rows.X, self.preset, self.seed, context, seconds)
+        return Outcome({"peak_bytes": meter.peak_bytes}, seconds)
+
+
+@dataclass(frozen=True, kw_only=True)
 class MethodCell(Cell):
     """Another method on the same features.
 
@@ -189,6 +228,11 @@ class MethodCell(Cell):
     preset: ImagePreset
     method: str
     part: str = "full"
+
+    @property
+    def is_timed(self) -> bool:
+        """Timed with the first seed, where SENet's time is compared with it."""
+        return self.method in ("ensc", "esc") and self.seed == 0
 
     def label(self) -> str:
         """Say which cell this is."""
@@ -213,6 +257,29 @@ class MethodCell(Cell):
         if hasattr(model, "coefficients_"):
             return Outcome(found | scores(_fitted(model), truth), seconds)
         return Outcome(found | label_scores(model.labels_, truth), seconds)
+
+
+def find_clusters(
+    network: SelfExpressiveNetwork,
+    X: Array,
+    preset: ImagePreset,
+    seed: int,
+    context: Context,
+    seconds: dict[str, float],
+) -> Clustering:
+    """Cluster rows by a network; add the seconds of each stage."""
+    with stage(seconds, "inference"):
+        coefficients = express(
+            network, X, n_nonzero=preset.recipe.n_nonzero, device=context.device
+        )
+    return cluster(
+        coefficients,
+        preset.recipe,
+        n_clusters=preset.n_clusters,
+        seed=seed,
+        device=context.device,
+        seconds=seconds,
+    )
 
 
 def method_settings(method: str, preset: ImagePreset) -> dict[str, Any]:
@@ -264,6 +331,13 @@ def senet_cell(dataset: str, n_train: int | None, is_quick: bool) -> ImageCell:
     look_at = tuple(sorted({max(1, steps * part // 100) for part in _LOOK_AT}))
     look_at_all = (look_at[3], look_at[6]) if dataset == "cifar10" else ()
     return replace(cell, look_at=look_at, look_at_all=look_at_all)
+
+
+def timing_cell(dataset: str, n_train: int, is_quick: bool) -> TimingCell:
+    """Return the cell that tells the seconds of :func:`senet_cell`."""
+    preset = preset_of(dataset, is_quick)
+    n_steps = min(TimingCell.n_steps, preset.recipe.max_iter)
+    return TimingCell(preset=preset, n_train=n_train, n_steps=n_steps)
 
 
 # Percent of the steps at which a learning curve looks at the network.

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from selfexpress.data.atomic import replacing
 from selfexpress.data.datasets import Dataset, load
 from selfexpress.errors import DataError
+from selfexpress.experiments.cells import Context
 from selfexpress.experiments.presets import ImagePreset
 from selfexpress.experiments.records import checkout
-from selfexpress.experiments.runner import Context
 from selfexpress.features.scattering import Scattering2D
 from selfexpress.features.whitening import Whitening
 from selfexpress.ops.self_expression import unit_rows

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from selfexpress.experiments.cells import Cell
 from selfexpress.experiments.images import ImageCell, curve_size, senet_cell
 from selfexpress.experiments.presets import IMAGES
-from selfexpress.experiments.runner import Cell, Experiment, Results
+from selfexpress.experiments.runner import Experiment, Results
 from selfexpress.experiments.summary import (
     Figure,
     Line,

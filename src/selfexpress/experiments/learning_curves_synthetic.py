@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from selfexpress.experiments.cells import Cell
 from selfexpress.experiments.presets import FIRST_EXPERIMENT, quick_recipe
-from selfexpress.experiments.runner import Cell, Experiment, Results
+from selfexpress.experiments.runner import Experiment, Results
 from selfexpress.experiments.summary import (
     Figure,
     Panel,

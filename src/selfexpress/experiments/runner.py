@@ -1,4 +1,4 @@
-"""Run the cells of an experiment one by one and keep every result at once.
+"""Run the cells of an experiment and keep every result at once.
 
 A cell is one setting with one seed. Its record is on the disk before the next cell
 starts, and a cell whose record is there is not run again: an interrupted run goes on
@@ -10,88 +10,18 @@ from __future__ import annotations
 import json
 import logging
 import time
-import warnings
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-import torch
-
-from selfexpress.errors import ConfigError, SelfExpressError
-from selfexpress.experiments.records import (
-    append_record,
-    plain,
-    provenance,
-    read_records,
-)
+from selfexpress.errors import ConfigError
+from selfexpress.experiments.cells import Cell, Context, Record, run_cell
+from selfexpress.experiments.records import append_record, plain, read_records
+from selfexpress.experiments.side_by_side import run_side_by_side
 from selfexpress.experiments.summary import Summary
 
 logger = logging.getLogger(__name__)
-
-Record = dict[str, Any]
-
-
-@dataclass
-class Context:
-    """Where cells compute and keep what later cells can use again.
-
-    Attributes
-    ----------
-    device : torch.device
-    cache : Path
-        Folder of features computed from images.
-    memory : dict
-        What cells of one run share, such as the features read last.
-    """
-
-    device: torch.device
-    cache: Path
-    memory: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a cell found.
-
-    Attributes
-    ----------
-    metrics : dict
-        Plain numbers, lists and dicts of them.
-    seconds : dict of str to float
-        By stage.
-    """
-
-    metrics: dict[str, Any]
-    seconds: dict[str, float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cell(ABC):
-    """One setting with one seed; subclasses add the settings as fields.
-
-    Cells with equal settings and seed are the same, whatever experiment lists them:
-    experiments share what they have in common.
-    """
-
-    task: ClassVar[str]
-    seed: int = 0
-
-    @abstractmethod
-    def run(self, context: Context) -> Outcome:
-        """Compute the outcome."""
-
-    @abstractmethod
-    def label(self) -> str:
-        """Say in a few ``name=value`` words which cell this is."""
-
-    def settings(self) -> dict[str, Any]:
-        """Return every setting but the seed, as plain JSON."""
-        values = {key: value for key, value in asdict(self).items() if key != "seed"}
-        result: dict[str, Any] = json.loads(json.dumps(values, default=plain))
-        return result
 
 
 @dataclass(frozen=True)
@@ -144,10 +74,15 @@ class Results:
         return any(record["seed"] == cell.seed for record in self.all_of(cell))
 
     def metric(self, cell: Cell, *path: str) -> tuple[float, ...]:
-        """Return one figure of every seed, found by its path in the metrics."""
+        """Return one figure of every seed, found by its path in the metrics.
+
+        Seconds are under "seconds", and only of cells that nothing ran beside.
+        """
         values = []
         for record in self.of(cell):
-            value: Any = {**record["metrics"], "seconds": record["seconds"]}
+            is_alone = record.get("n_jobs", 1) == 1
+            seconds = record["seconds"] if is_alone else {}
+            value: Any = {**record["metrics"], "seconds": seconds}
             for name in path:
                 value = value.get(name) if isinstance(value, Mapping) else None
             if value is not None:
@@ -195,6 +130,7 @@ def run_cells(
     results: Results,
     context: Context,
     *,
+    n_jobs: int = 1,
     time_limit: float | None = None,
     announce: Callable[[str], None] = logger.info,
 ) -> Progress:
@@ -206,6 +142,9 @@ def run_cells(
     results : Results
         Where finished cells are found and new ones kept.
     context : Context
+    n_jobs : int
+        Processes that run cells side by side. Those that are timed run alone, at the
+        end.
     time_limit : float, optional
         Seconds; no cell is started that could end after it, judged by the longest one
         so far.
@@ -216,44 +155,51 @@ def run_cells(
     -------
     Progress
     """
-    start, longest = time.perf_counter(), 0.0
     wanted = list(dict.fromkeys(cells))
     pending = [cell for cell in wanted if not results.has(cell)]
-    n_run = n_failed = 0
-    for cell in pending:
-        elapsed = time.perf_counter() - start
-        if time_limit is not None and elapsed + longest > time_limit:
+    run = _Run(results, announce, len(pending), time_limit)
+    alone = [cell for cell in pending if n_jobs == 1 or cell.is_timed]
+    together = [cell for cell in pending if cell not in alone]
+    if together:
+        run_side_by_side(
+            together, context, n_jobs, may_start=run.may_start, keep=run.keep
+        )
+    for cell in alone:
+        if not run.may_start():
             break
-        record = run_cell(cell, context)
-        results.add(cell, record)
-        longest = max(longest, record["seconds"]["cell"])
-        n_run += 1
-        n_failed += "error" in record
-        announce(_line(cell, record, n_run, len(pending)))
-    return Progress(n_run, len(wanted) - len(pending), n_failed, len(pending) - n_run)
+        run.keep(cell, run_cell(cell, context))
+    n_left = len(pending) - run.n_run
+    return Progress(run.n_run, len(wanted) - len(pending), run.n_failed, n_left)
 
 
-def run_cell(cell: Cell, context: Context) -> Record:
-    """Run one cell and return its record; an error of ours is its result."""
-    record: Record = {
-        "task": cell.task,
-        "seed": cell.seed,
-        "settings": cell.settings(),
-        **provenance(context.device),
-    }
-    start = time.perf_counter()
-    seconds: dict[str, float] = {}
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            outcome = cell.run(context)
-        except SelfExpressError as error:
-            record["error"] = str(error)
-        else:
-            record["metrics"], seconds = outcome.metrics, outcome.seconds
-    record["seconds"] = {**seconds, "cell": time.perf_counter() - start}
-    record["warnings"] = sorted({str(warning.message) for warning in caught})
-    return record
+class _Run:
+    """What has been done of a run, and whether there is time for more."""
+
+    def __init__(
+        self,
+        results: Results,
+        announce: Callable[[str], None],
+        n_pending: int,
+        time_limit: float | None,
+    ) -> None:
+        self.n_run = self.n_failed = 0
+        self._results, self._announce = results, announce
+        self._n_pending, self._time_limit = n_pending, time_limit
+        self._start, self._longest = time.perf_counter(), 0.0
+
+    def may_start(self) -> bool:
+        """Return whether a cell as long as the longest so far would end in time."""
+        elapsed = time.perf_counter() - self._start
+        limit = self._time_limit
+        return limit is None or elapsed + self._longest <= limit
+
+    def keep(self, cell: Cell, record: Record) -> None:
+        """Add a record to the results and say so."""
+        self._results.add(cell, record)
+        self._longest = max(self._longest, record["seconds"]["cell"])
+        self.n_run += 1
+        self.n_failed += "error" in record
+        self._announce(_line(cell, record, self.n_run, self._n_pending))
 
 
 def with_seeds(cells: Sequence[Cell], n_seeds: int) -> list[Cell]:
@@ -285,16 +231,6 @@ def select(cells: Iterable[Cell], only: Sequence[str]) -> list[Cell]:
         for cell in known
         if all(_flat(cell).get(name) in values for name, values in wanted)
     ]
-
-
-@contextmanager
-def stage(seconds: dict[str, float], name: str) -> Iterator[None]:
-    """Add the seconds of a stage to ``seconds``, waiting for a GPU at its end."""
-    start = time.perf_counter()
-    yield
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    seconds[name] = seconds.get(name, 0.0) + time.perf_counter() - start
 
 
 def _key(task: str, settings: Mapping[str, Any]) -> str:

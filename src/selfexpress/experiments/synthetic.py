@@ -15,6 +15,7 @@ from scipy import sparse
 from selfexpress import metrics
 from selfexpress.data.synthetic import make_subspaces
 from selfexpress.estimators.ensc import EnSC
+from selfexpress.experiments.cells import Cell, Context, Outcome, stage
 from selfexpress.experiments.evaluation import (
     AtSteps,
     cluster,
@@ -24,7 +25,6 @@ from selfexpress.experiments.evaluation import (
     objective_parts,
 )
 from selfexpress.experiments.presets import Recipe
-from selfexpress.experiments.runner import Cell, Context, Outcome, stage
 from selfexpress.network import SelfExpressiveNetwork
 
 Array = NDArray[Any]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from selfexpress.experiments.cells import Cell
 from selfexpress.experiments.presets import (
     POINTS_PER_SUBSPACE,
     SYNTHETIC,
     quick_recipe,
 )
 from selfexpress.experiments.published import TABLE_1, TABLE_1_METRICS, TABLE_1_SLIPS
-from selfexpress.experiments.runner import Cell, Experiment, Results
+from selfexpress.experiments.runner import Experiment, Results
 from selfexpress.experiments.summary import Figure, Row, Summary, Table
 from selfexpress.experiments.synthetic import EquivalenceCell
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from selfexpress.experiments.cells import Cell
 from selfexpress.experiments.images import (
     ImageCell,
     MethodCell,
@@ -11,7 +12,7 @@ from selfexpress.experiments.images import (
 )
 from selfexpress.experiments.presets import IMAGES
 from selfexpress.experiments.published import TABLE_2
-from selfexpress.experiments.runner import Cell, Experiment, Results
+from selfexpress.experiments.runner import Experiment, Results
 from selfexpress.experiments.summary import Figure, Summary, Table
 
 DATASETS = ("mnist", "fashion-mnist")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from selfexpress.data.datasets import locate
 from selfexpress.errors import DataError
+from selfexpress.experiments.cells import Cell
 from selfexpress.experiments.images import MethodCell, preset_of, senet_cell
 from selfexpress.experiments.presets import IMAGES
 from selfexpress.experiments.published import TABLE_3, TABLE_3_QUOTED, Scores
-from selfexpress.experiments.runner import Cell, Experiment, Results
+from selfexpress.experiments.runner import Experiment, Results
 from selfexpress.experiments.summary import Figure, Summary, Table
 
 DATASETS = ("mnist", "fashion-mnist", "cifar10", "emnist-lower", "ocr-letters")

@@ -13,9 +13,11 @@ from selfexpress.data.synthetic import make_subspaces
 from selfexpress.errors import DataError
 from selfexpress.experiments import inputs
 from selfexpress.experiments.algorithms import AlgorithmCell
+from selfexpress.experiments.cells import Context, Outcome, run_cell
 from selfexpress.experiments.images import (
     ImageCell,
     MethodCell,
+    TimingCell,
     method_settings,
     senet_cell,
 )
@@ -30,7 +32,6 @@ from selfexpress.experiments.presets import (
     Recipe,
 )
 from selfexpress.experiments.records import checkout
-from selfexpress.experiments.runner import Context, Outcome, run_cell
 from selfexpress.features.scattering import Scattering2D
 from selfexpress.metrics import clustering_accuracy
 
@@ -115,13 +116,25 @@ def test_both_algorithms_reach_the_same_accuracy_and_are_measured(context, seed)
         preset = replace(PRESET, recipe=recipe)
         return AlgorithmCell(preset=preset, n_train=60, seed=seed).run(context)
 
-    naive, two_pass = run("naive").metrics, run("two_pass").metrics
-    assert naive["step_milliseconds"] > 0
+    outcome = run("naive")
+    naive, two_pass = outcome.metrics, run("two_pass").metrics
+    assert outcome.seconds["step"] > 0
     assert two_pass["peak_bytes"] >= 0
     assert naive["objective"] == pytest.approx(two_pass["objective"], rel=0.02)
     assert naive["test"]["accuracy"] == pytest.approx(
         two_pass["test"]["accuracy"], abs=0.07
     )
+
+
+def test_seconds_of_some_steps_tell_those_of_all(context, seed):
+    recipe = replace(SMALL, max_iter=1000)
+    cell = TimingCell(
+        preset=replace(PRESET, recipe=recipe), n_train=60, n_steps=100, seed=seed
+    )
+    seconds = cell.run(context).seconds
+    assert seconds["training"] == pytest.approx(1000 * seconds["step"])
+    assert seconds.keys() >= {"inference", "affinity", "spectral"}
+    assert cell.is_timed
 
 
 def test_learning_curves_are_part_of_the_cell_of_2000_images():

@@ -9,18 +9,11 @@ import pytest
 import torch
 
 from selfexpress.errors import ConfigError, DataError
+from selfexpress.experiments.cells import Cell, Context, Outcome, stage
 from selfexpress.experiments.images import senet_cell
 from selfexpress.experiments.presets import Recipe
-from selfexpress.experiments.runner import (
-    Cell,
-    Context,
-    Outcome,
-    Results,
-    run_cells,
-    select,
-    stage,
-    with_seeds,
-)
+from selfexpress.experiments.runner import Results, run_cells, select, with_seeds
+from selfexpress.experiments.synthetic import CurveCell
 
 SHORT = Recipe(max_iter=7)
 RUNS: list[tuple[int, int]] = []
@@ -158,3 +151,34 @@ def test_stages_add_up_their_seconds():
         with stage(seconds, "sleep"):
             time.sleep(0.01)
     assert 0.02 <= seconds["sleep"] < 1
+
+
+def test_cells_side_by_side_find_what_cells_alone_find(tmp_path, context):
+    recipe = Recipe(hidden_sizes=(8,), n_embedding=8, max_iter=5, affinity="symmetric")
+    cell = CurveCell(recipe=recipe, steps=(5,), n_samples=10)
+    cells = with_seeds([cell], 2)
+    alone, beside = Results(tmp_path / "alone"), Results(tmp_path / "beside")
+    run_cells(cells, alone, context)
+    progress = run_cells(cells, beside, context, n_jobs=2)
+    assert (progress.n_run, progress.n_failed) == (2, 0)
+    for one, other in zip(alone.of(cell), beside.of(cell), strict=True):
+        assert other["metrics"] == one["metrics"]
+        assert other["n_jobs"] == 2
+    assert len(alone.metric(cell, "seconds", "training")) == 2
+    assert beside.metric(cell, "seconds", "training") == ()
+
+
+def test_what_is_timed_runs_alone(tmp_path, context, monkeypatch):
+    """Also when others may run side by side: here, in this process."""
+    monkeypatch.setattr(Square, "is_timed", True)
+    cells = [Square(number=2), Square(number=3)]
+    progress = run_cells(cells, Results(tmp_path), context, n_jobs=2)
+    assert progress.n_run == 2
+    assert RUNS == [(2, 0), (3, 0)]
+
+
+def test_no_cell_is_started_side_by_side_without_time(tmp_path, context):
+    progress = run_cells(
+        [Square(number=2)], Results(tmp_path), context, n_jobs=2, time_limit=-1.0
+    )
+    assert (progress.n_run, progress.n_left) == (0, 1)

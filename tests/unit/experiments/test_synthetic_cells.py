@@ -8,9 +8,10 @@ import torch
 from scipy import sparse
 
 from selfexpress.data.synthetic import make_subspaces
+from selfexpress.experiments.cells import Context
 from selfexpress.experiments.evaluation import objective_parts, thinned
 from selfexpress.experiments.presets import SYNTHETIC
-from selfexpress.experiments.runner import Context, Results, run_cells
+from selfexpress.experiments.runner import Results, run_cells
 from selfexpress.experiments.synthetic import (
     CurveCell,
     EquivalenceCell,

@@ -1,0 +1,67 @@
+"""Run cells in processes side by side.
+
+A GPU has room for several small trainings at once, and scoring one on the CPU need not
+keep it waiting. Seconds of such cells are shared and say little: cells that are timed
+run alone.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+
+from selfexpress.experiments.cells import Cell, Context, Record, run_cell
+
+# Of a worker process; what its cells share stays with it.
+_context: Context
+
+
+def run_side_by_side(
+    cells: Sequence[Cell],
+    context: Context,
+    n_jobs: int,
+    *,
+    may_start: Callable[[], bool],
+    keep: Callable[[Cell, Record], None],
+) -> None:
+    """Run cells in ``n_jobs`` processes, each with a context of its own.
+
+    Parameters
+    ----------
+    cells : sequence of Cell
+        Started in this order.
+    context : Context
+        Device and cache of every process.
+    n_jobs : int
+    may_start : callable
+        Asked before a cell is started; no other is after the first "no".
+    keep : callable
+        Given each cell and its record here, in this process, when it ends.
+    """
+    waiting = list(reversed(cells))
+    running: dict[Future[Record], Cell] = {}
+    with ProcessPoolExecutor(
+        n_jobs,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_start,
+        initargs=(Context(context.device, context.cache),),
+    ) as pool:
+        while waiting or running:
+            while waiting and len(running) < n_jobs:
+                if not may_start():
+                    waiting.clear()
+                    break
+                cell = waiting.pop()
+                running[pool.submit(_run, cell, n_jobs)] = cell
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                keep(running.pop(future), future.result())
+
+
+def _start(context: Context) -> None:
+    global _context
+    _context = context
+
+
+def _run(cell: Cell, n_jobs: int) -> Record:
+    return run_cell(cell, _context) | {"n_jobs": n_jobs}
