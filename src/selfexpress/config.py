@@ -13,7 +13,7 @@ from selfexpress.errors import ConfigError
 ALGORITHMS = ("auto", "naive", "two_pass")
 OPTIMIZERS = ("adam", "muon")
 SCHEDULES = ("cosine", "constant")
-PRECISIONS = ("auto", "float32", "bfloat16")
+PRECISIONS = ("auto", "float32", "tf32", "bfloat16")
 ENGINES = ("auto", "plain", "fused")
 AFFINITIES = ("weighted_neighbors", "nearest_neighbors", "symmetric")
 
@@ -74,7 +74,7 @@ class TrainConfig:
         that it makes every gradient the same length: the huge gradients of the first
         steps would otherwise stay in Adam's second moment and stall it.
     algorithm : {"auto", "naive", "two_pass"}
-    precision : {"auto", "float32", "bfloat16"}
+    precision : {"auto", "float32", "tf32", "bfloat16"}
         Of the matrix products; weights stay float32 with ``"bfloat16"``.
     engine : {"auto", "plain", "fused"}
         Gradients by autograd, which reads like the paper, or written out by hand.

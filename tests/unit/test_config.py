@@ -21,7 +21,7 @@ from selfexpress.errors import ConfigError
         ("schedule", "linear", "one of 'cosine', 'constant'"),
         ("optimizer", "sgd", "one of 'adam'"),
         ("algorithm", 3, "one of 'auto', 'naive', 'two_pass'"),
-        ("precision", "int8", "one of 'auto', 'float32', 'bfloat16'"),
+        ("precision", "int8", "one of 'auto', 'float32', 'tf32', 'bfloat16'"),
     ],
 )
 def test_a_bad_training_setting_is_named_with_its_value(setting, value, constraint):

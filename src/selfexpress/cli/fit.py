@@ -138,7 +138,7 @@ def fit(
         int | None, _default("Rows handled at once.", _MACHINE, 16_384)
     ] = None,
     precision: Annotated[
-        str | None, _auto("float32, or bfloat16 on a GPU.", _MACHINE)
+        str | None, _auto("float32, or tf32 or bfloat16 on a GPU.", _MACHINE)
     ] = None,
     device: Annotated[
         str, typer.Option(help="cpu, cuda or auto.", rich_help_panel=_MACHINE)

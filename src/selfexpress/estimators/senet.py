@@ -104,9 +104,8 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         How the graph's coefficients are found: exactly, or most of them by an index
         of the keys (needs ``selfexpress[faiss]``), for ``n_cluster_samples=None`` and
         very many rows.
-    precision : {"auto", "float32", "bfloat16"}
-        Of the matrix products in training; "auto" is bfloat16 on a GPU and float32
-        on a CPU.
+    precision : {"auto", "float32", "tf32", "bfloat16"}
+        Of the matrix products in training; "auto" is bfloat16 on a GPU, else float32.
     device : str or torch.device
         "auto" takes a GPU if there is one.
     checkpoint : str, path-like or None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import torch
+
+from selfexpress.ops.precision import float32_products
 
 
 def for_each(
@@ -22,7 +23,8 @@ def for_each(
         _keep_freed_memory()
         _in_threads(function, starts)
         return
-    with _full_precision():
+    # Whatever the caller allows.
+    with float32_products("highest"):
         for start in starts:
             function(start)
 
@@ -40,17 +42,6 @@ def _in_threads(function: Callable[[int], None], starts: Sequence[int]) -> None:
     finally:
         # Workers set the number for themselves, and for threads started later.
         torch.set_num_threads(n_before)
-
-
-@contextmanager
-def _full_precision() -> Iterator[None]:
-    """Keep a GPU from rounding factors to tf32, whatever the caller allows."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def _use_one_thread() -> None:

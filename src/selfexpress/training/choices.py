@@ -124,12 +124,12 @@ def _choose_algorithm(
 
 
 def _choose_precision(precision: str, device: torch.device) -> str:
-    """Keep bfloat16 to GPUs: few CPUs multiply it well, if at all."""
+    """Keep rounded factors to GPUs: few CPUs multiply them well, if at all."""
     if device.type == "cuda":
         return "bfloat16" if precision == "auto" else precision
-    if precision == "bfloat16":
+    if precision in ("bfloat16", "tf32"):
         warnings.warn(
-            "precision='bfloat16' needs a GPU, but training runs on the CPU in "
+            f"precision={precision!r} needs a GPU, but training runs on the CPU in "
             "float32. Use precision='auto' to follow the device.",
             IgnoredSettingWarning,
             stacklevel=2,

@@ -14,6 +14,7 @@ from selfexpress.data.memory import free_bytes
 from selfexpress.data.sources import RowBlock, RowSource
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.ops.clipping import clipping_scale
+from selfexpress.ops.precision import float32_products
 from selfexpress.training.fused import FusedGradient
 from selfexpress.training.objective import GRADIENT_STEPS, Objective
 from selfexpress.training.optimizers import OPTIMIZERS
@@ -103,7 +104,8 @@ class PlainStep:
         with self._side:
             threshold = self.network.threshold.detach().clone()
         batch = RowBlock(self.source.take(index), index)
-        objective = self._gradient(batch)
+        with self._products():
+            objective = self._gradient(batch)
         self._side.join()
         return objective, threshold
 
@@ -126,6 +128,11 @@ class PlainStep:
     def finish(self) -> None:
         """Leave the network with parameters of its own."""
         self.parameters.release()
+
+    def _products(self) -> AbstractContextManager[None]:
+        """Return the context of float32 products: as set for torch, or with tf32."""
+        is_tf32 = self.config.precision == "tf32"
+        return float32_products("high") if is_tf32 else nullcontext()
 
     def _gradient(self, batch: RowBlock) -> Objective:
         if self._fused is not None:
@@ -150,7 +157,7 @@ def learning_rate(config: TrainConfig, step: int) -> float:
 def autocast(
     config: TrainConfig, device: torch.device
 ) -> AbstractContextManager[object]:
-    """Return the context in which torch computes products in the precision chosen."""
+    """Return the context in which torch casts factors to bfloat16, where chosen."""
     if config.precision == "bfloat16":
         # No cache: weights cast without a graph in pass 1 must not serve pass 2.
         return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)

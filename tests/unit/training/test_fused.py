@@ -107,7 +107,7 @@ def test_streamed_rows_are_read_in_blocks_only(seed):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("algorithm", ["naive", "two_pass"])
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
 def test_training_on_a_gpu_follows_the_plain_path(algorithm, precision):
     """Same rows, same rates; bfloat16 rounds differently in the two engines."""
     source = ArraySource(unit_data(500, 37, seed=0), device="cuda")
