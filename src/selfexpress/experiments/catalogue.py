@@ -1,4 +1,4 @@
-"""All experiments by name, in the order of the paper."""
+"""All experiments by name, in the order of the paper; past it, our own study."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from selfexpress.config import require_choice
 from selfexpress.errors import ConfigError
 from selfexpress.experiments.ablations import ABLATIONS
 from selfexpress.experiments.algorithms import ALGORITHMS_EXPERIMENT
+from selfexpress.experiments.beyond import BEYOND
 from selfexpress.experiments.cells import Cell
 from selfexpress.experiments.figure2 import FIGURE2
 from selfexpress.experiments.figure3 import FIGURE3
@@ -32,6 +33,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         LEARNING_CURVES,
         TIMES_EXPERIMENT,
         ALGORITHMS_EXPERIMENT,
+        BEYOND,
     )
 }
 

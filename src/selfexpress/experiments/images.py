@@ -83,7 +83,7 @@ class ImageCell(Cell):
             look.seconds for look in looks
         )
         found: dict[str, Any] = {
-            "train": scores(_fitted(model), rows.labels[index]),
+            "train": scores(fitted(model), rows.labels[index]),
             "history": thinned(model.history_),
             "estimator": _settings(model),
         }
@@ -255,7 +255,7 @@ class MethodCell(Cell):
         seconds |= getattr(model, "timings_", {})
         found = {"estimator": _settings(model)}
         if hasattr(model, "coefficients_"):
-            return Outcome(found | scores(_fitted(model), truth), seconds)
+            return Outcome(found | scores(fitted(model), truth), seconds)
         return Outcome(found | label_scores(model.labels_, truth), seconds)
 
 
@@ -354,7 +354,8 @@ def train_sizes(is_quick: bool) -> tuple[int, ...]:
     return (150, 300) if is_quick else presets.TRAIN_SIZES
 
 
-def _fitted(model: Any) -> Clustering:
+def fitted(model: Any) -> Clustering:
+    """Return what an estimator of ours found."""
     return Clustering(model.coefficients_, model.affinity_matrix_, model.labels_)
 
 

@@ -93,7 +93,9 @@ def scattering_features(
     return features
 
 
-def _encoder_rows(preset: ImagePreset, _: Context) -> ImageRows:
+def encoder_features(
+    preset: ImagePreset,
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Read the features that ``benchmarks/train_cifar10_encoder.py`` made."""
     root = checkout()
     folder = None if root is None else root / "benchmarks" / "features"
@@ -104,10 +106,15 @@ def _encoder_rows(preset: ImagePreset, _: Context) -> ImageRows:
             "source checkout, but are not there. Clone the repository, or make them "
             "with benchmarks/train_cifar10_encoder.py."
         )
-    X, labels = (np.load(path) for path in paths)
+    features, labels = (np.load(path) for path in paths)
+    return features.astype(np.float32), labels.astype(np.int64)
+
+
+def _encoder_rows(preset: ImagePreset, _: Context) -> ImageRows:
+    X, labels = encoder_features(preset)
     index, n_first = _part(len(X), preset)
-    rows = unit_rows(torch.from_numpy(X[index].astype(np.float32)))
-    return ImageRows(rows.numpy(), labels[index].astype(np.int64), n_first)
+    rows = unit_rows(torch.from_numpy(X[index]))
+    return ImageRows(rows.numpy(), labels[index], n_first)
 
 
 _FEATURES = {"scattering": _scattering_rows, "encoder": _encoder_rows}

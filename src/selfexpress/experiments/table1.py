@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from selfexpress.experiments.cells import Cell
 from selfexpress.experiments.presets import (
     POINTS_PER_SUBSPACE,
@@ -11,7 +13,7 @@ from selfexpress.experiments.presets import (
 from selfexpress.experiments.published import TABLE_1, TABLE_1_METRICS, TABLE_1_SLIPS
 from selfexpress.experiments.runner import Experiment, Results
 from selfexpress.experiments.summary import Figure, Row, Summary, Table
-from selfexpress.experiments.synthetic import EquivalenceCell
+from selfexpress.experiments.synthetic import N_SUBSPACES, EquivalenceCell
 
 _METHODS = {"ensc": "EnSC", "senet": "SENet", "unseen": "SENet, unseen"}
 _PERCENT = ("accuracy", "sre")
@@ -20,8 +22,17 @@ _HEADINGS = ("L", "L_rec", "L_reg", "ACC %", "SRE %", "CONN, mean", "CONN, least
 
 def cell(n_samples: int, is_quick: bool) -> EquivalenceCell:
     """Return the cell of a number of points of each subspace."""
-    recipe = quick_recipe(SYNTHETIC, max_iter=1500) if is_quick else SYNTHETIC
-    return EquivalenceCell(recipe=recipe, n_samples=n_samples)
+    # More digits than bfloat16 has, as small differences are to be seen.
+    recipe = replace(SYNTHETIC, precision="tf32")
+    if is_quick:
+        recipe = quick_recipe(SYNTHETIC, max_iter=1500)
+    full_batch = replace(recipe, batch_size=N_SUBSPACES * n_samples)
+    return EquivalenceCell(recipe=full_batch, n_samples=n_samples)
+
+
+def small_batches(n_samples: int) -> EquivalenceCell:
+    """Return the cell with batches of 100, the size the paper uses for images."""
+    return EquivalenceCell(recipe=SYNTHETIC, n_samples=n_samples)
 
 
 def sizes(is_quick: bool) -> tuple[int, ...]:
@@ -31,7 +42,8 @@ def sizes(is_quick: bool) -> tuple[int, ...]:
 
 def cells(is_quick: bool) -> list[Cell]:
     """Return the cells of seed 0."""
-    return [cell(n_samples, is_quick) for n_samples in sizes(is_quick)]
+    full = [cell(n_samples, is_quick) for n_samples in sizes(is_quick)]
+    return full if is_quick else full + [small_batches(n) for n in POINTS_PER_SUBSPACE]
 
 
 def summarize(results: Results, is_quick: bool) -> Summary:
@@ -44,13 +56,9 @@ def summarize(results: Results, is_quick: bool) -> Summary:
     gaps: list[Row] = [
         (
             str(n_samples),
-            Figure(
-                tuple(
-                    100 * g for g in results.metric(cell(n_samples, is_quick), "gap")
-                ),
-                _paper_gap(n_samples),
-            ),
+            Figure(_percent(results, cell(n_samples, is_quick)), _paper_gap(n_samples)),
             _largest_text(results, n_samples, is_quick),
+            Figure(() if is_quick else _percent(results, small_batches(n_samples))),
         )
         for n_samples in sizes(is_quick)
     ]
@@ -59,7 +67,7 @@ def summarize(results: Results, is_quick: bool) -> Summary:
             Table("Table 1", ("N_i", "method", *_HEADINGS), tuple(rows), _NOTES),
             Table(
                 "Gap of SENet to the optimum, (L - L_EnSC) / L_EnSC",
-                ("N_i", "gap %", "smallest and largest"),
+                ("N_i", "gap %", "smallest and largest", "gap % with batches of 100"),
                 tuple(gaps),
             ),
         ),
@@ -88,6 +96,10 @@ def _figures(
     return (*figures, Figure(least))
 
 
+def _percent(results: Results, chosen: EquivalenceCell) -> tuple[float, ...]:
+    return tuple(100 * gap for gap in results.metric(chosen, "gap"))
+
+
 def _paper_gap(n_samples: int) -> float | None:
     if n_samples not in TABLE_1:
         return None
@@ -107,6 +119,9 @@ _NOTES = (
     "200 (0.077 and 0.078 would fit), the L_reg that of SENet (1039.936 would fit).",
 )
 _REMARKS = (
+    "The paper does not say the size of a batch. A step is a pass over all points "
+    "here, as in the first experiment: batches of 100, the size for images, end far "
+    "above the paper's gaps.",
     "Subspaces and points are drawn anew with every seed; the paper shows one draw. "
     "EnSC is solved in double precision until no optimality condition is violated by "
     "more than 1e-5. L, L_rec and L_reg are sums over all points.",

@@ -1,0 +1,250 @@
+"""Past the paper: what helps SENet's defaults, and what does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from selfexpress.experiments.cells import Cell
+from selfexpress.experiments.presets import MNIST, Recipe, quick_recipe
+from selfexpress.experiments.runner import Experiment, Results
+from selfexpress.experiments.study import Changes, GapCell, Preparation, StudyCell
+from selfexpress.experiments.summary import Figure, Row, Summary, Table
+
+# Where settings are varied; the smaller sets are shown with the defaults.
+VARIED = ("mnist", "fashion-mnist", "cifar10")
+DATASETS = {
+    "mnist": "MNIST",
+    "fashion-mnist": "Fashion-MNIST",
+    "cifar10": "CIFAR-10",
+    "ocr-letters": "OCR letters",
+    "coil20": "COIL-20",
+    "orl": "ORL",
+}
+_QUICK_ROWS = 600
+
+# By what is changed, the values tried. Each is one argument, or two that go together.
+SETTINGS: Mapping[str, Mapping[str, Changes]] = {
+    "training rows": {
+        f"{n:,}": (("n_train_samples", n),) for n in (1000, 2000, 5000, 10_000)
+    },
+    "rows of a batch": {f"{n}": (("batch_size", n),) for n in (100, 250, 500, 1000)},
+    "steps": {f"{n:,}": (("max_iter", n),) for n in (500, 1000, 3000, 10_000)},
+    "optimiser": {
+        "Adam": (("optimizer", "adam"),),
+        "Muon": (("optimizer", "muon"), ("learning_rate", 2e-3)),
+    },
+    "gamma, times that of a first coefficient": {
+        f"{n}": (("gamma", float(n)), ("gamma_scale", "relative"))
+        for n in (10, 30, 100, 300)
+    },
+    "coefficients kept": {f"{n}": (("n_nonzero", n),) for n in (10, 30, 100, 1000)},
+    "graph": {
+        "|C| + |C|^T": (("affinity", "symmetric"),),
+        "3 nearest rows": (("affinity", "nearest_neighbors"), ("n_neighbors", 3)),
+        "10 nearest, weighted": (
+            ("affinity", "weighted_neighbors"),
+            ("n_neighbors", 10),
+        ),
+    },
+    "eigenvectors": {
+        "auto": (("n_eigenvectors", "auto"),),
+        "as many as clusters": (("n_eigenvectors", None),),
+        "15": (("n_eigenvectors", 15),),
+        "30": (("n_eigenvectors", 30),),
+    },
+    "starts of k-means": {f"{n}": (("n_init", n),) for n in (1, 5, 20, 100)},
+    "number of clusters": {
+        "given": (),
+        "auto": (("n_clusters", "auto"),),
+    },
+}
+FEATURES: Mapping[str, Preparation] = {
+    "scattering, 500 components (the paper's)": Preparation(
+        projection="uncentred", n_components=500
+    ),
+    "scattering, centred, 500": Preparation(projection="centred", n_components=500),
+    **{
+        f"scattering, whitened, {n}": Preparation(n_components=n)
+        for n in (100, 250, 500)
+    },
+    "pixels, whitened, 250": Preparation(kind="pixels"),
+}
+_ADAM = replace(MNIST.recipe, learning_rate=1e-3)
+GAPS: Mapping[str, Recipe] = {
+    "Adam, batches of 100, 100,000 steps (the paper's)": _ADAM,
+    "Adam, all rows, 12,000 steps": replace(_ADAM, batch_size=2000, max_iter=12_000),
+    "Muon, batches of 100, 12,000 steps": replace(
+        _ADAM, optimizer="muon", max_iter=12_000
+    ),
+    "Muon, all rows, 3,000 steps": replace(
+        _ADAM, optimizer="muon", learning_rate=2e-3, batch_size=2000, max_iter=3000
+    ),
+    "Muon, all rows, 12,000 steps": replace(
+        _ADAM, optimizer="muon", learning_rate=2e-3, batch_size=2000, max_iter=12_000
+    ),
+}
+
+
+def cell(dataset: str, changes: Changes = (), *, is_quick: bool) -> StudyCell:
+    """Return SENet's defaults on a data set, with some settings changed."""
+    n_rows = _QUICK_ROWS if is_quick else None
+    return StudyCell(dataset=dataset, changes=changes, n_rows=n_rows)
+
+
+def cells(is_quick: bool) -> list[Cell]:
+    """Return the cells of seed 0."""
+    found: list[Cell] = [cell(name, is_quick=is_quick) for name in _shown(is_quick)]
+    found += [gap_cell(recipe, is_quick) for recipe in _gaps(is_quick).values()]
+    found += [
+        replace(cell(dataset, is_quick=is_quick), preparation=how)
+        for dataset in _varied(is_quick)
+        for how in (FEATURES.values() if dataset != "cifar10" else ())
+    ]
+    found += [
+        cell(dataset, changes, is_quick=is_quick)
+        for dataset in _varied(is_quick)
+        for values in _settings(is_quick).values()
+        for changes in values.values()
+    ]
+    return list(dict.fromkeys(found))
+
+
+def gap_cell(recipe: Recipe, is_quick: bool) -> GapCell:
+    """Return the cell of a way to train."""
+    if not is_quick:
+        return GapCell(recipe=recipe)
+    return GapCell(
+        recipe=quick_recipe(recipe, max_iter=200), n_train=200, is_quick=True
+    )
+
+
+def summarize(results: Results, is_quick: bool) -> Summary:
+    """Show the defaults, the gaps, and one table for each setting that was varied."""
+    base = [
+        (title, *_scores(results, cell(name, is_quick=is_quick)))
+        for name, title in DATASETS.items()
+        if name in _shown(is_quick)
+    ]
+    tables = [
+        Table(
+            "Defaults",
+            ("data", "ACC", "NMI", "ARI", "SRE of C %", "seconds"),
+            tuple(base),
+        ),
+        Table(
+            "Gap to the optimum, MNIST, 2,000 rows, the paper's features",
+            ("training", "objective a row", "optimum", "gap %", "ACC of all images"),
+            tuple(
+                (name, *_gap_figures(results, gap_cell(recipe, is_quick)))
+                for name, recipe in _gaps(is_quick).items()
+            ),
+        ),
+        _features_table(results, is_quick),
+    ]
+    for name, values in _settings(is_quick).items():
+        rows: list[Row] = [
+            (
+                value,
+                *(
+                    figure
+                    for dataset in _varied(is_quick)
+                    for figure in _pair(
+                        results, cell(dataset, changes, is_quick=is_quick)
+                    )
+                ),
+            )
+            for value, changes in values.items()
+        ]
+        tables.append(Table(name.capitalize(), _headings(name, is_quick), tuple(rows)))
+    return Summary(tuple(tables), remarks=_REMARKS)
+
+
+def _features_table(results: Results, is_quick: bool) -> Table:
+    datasets = [name for name in _varied(is_quick) if name != "cifar10"]
+    rows: list[Row] = [
+        (
+            name,
+            *(
+                figure
+                for dataset in datasets
+                for figure in _pair(
+                    results,
+                    replace(cell(dataset, is_quick=is_quick), preparation=how),
+                )
+            ),
+        )
+        for name, how in FEATURES.items()
+    ]
+    headings = [
+        f"{DATASETS[name]} {score}" for name in datasets for score in ("ACC", "NMI")
+    ]
+    return Table("Features", ("features", *headings), tuple(rows))
+
+
+def _headings(name: str, is_quick: bool) -> tuple[str, ...]:
+    pairs = (
+        f"{DATASETS[dataset]} {score}"
+        for dataset in _varied(is_quick)
+        for score in ("ACC", "NMI")
+    )
+    return (name, *pairs)
+
+
+def _pair(results: Results, chosen: StudyCell) -> tuple[Figure, Figure]:
+    return (
+        Figure(results.metric(chosen, "accuracy")),
+        Figure(results.metric(chosen, "normalized_mutual_info")),
+    )
+
+
+def _scores(results: Results, chosen: StudyCell) -> tuple[Figure, ...]:
+    errors = results.metric(chosen, "sre")
+    return (
+        *_pair(results, chosen),
+        Figure(results.metric(chosen, "adjusted_rand")),
+        Figure(tuple(100 * error for error in errors), digits=1),
+        Figure(results.metric(chosen, "seconds", "cell"), digits=1),
+    )
+
+
+def _gap_figures(results: Results, chosen: GapCell) -> tuple[Figure, ...]:
+    gaps = results.metric(chosen, "gap")
+    return (
+        Figure(results.metric(chosen, "objective")),
+        Figure(results.metric(chosen, "optimum")),
+        Figure(tuple(100 * gap for gap in gaps), digits=1),
+        Figure(results.metric(chosen, "full", "accuracy")),
+    )
+
+
+def _shown(is_quick: bool) -> tuple[str, ...]:
+    return ("coil20",) if is_quick else tuple(DATASETS)
+
+
+def _varied(is_quick: bool) -> tuple[str, ...]:
+    return ("coil20",) if is_quick else VARIED
+
+
+def _settings(is_quick: bool) -> Mapping[str, Mapping[str, Changes]]:
+    if not is_quick:
+        return SETTINGS
+    return {name: SETTINGS[name] for name in ("eigenvectors", "number of clusters")}
+
+
+def _gaps(is_quick: bool) -> Mapping[str, Recipe]:
+    if not is_quick:
+        return GAPS
+    names = [name for name in GAPS if "all rows, 12,000" in name]
+    return {name: GAPS[name] for name in names}
+
+
+_REMARKS = (
+    "`SENet(n_clusters)` with nothing else set, one thing changed at a time; means and "
+    "standard deviations over seeds. No label enters a fit. CIFAR-10 comes as features "
+    "of our own encoder.",
+)
+
+BEYOND = Experiment(
+    "beyond", "Past the paper: what helps, and what does not", cells, summarize
+)

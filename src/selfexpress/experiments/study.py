@@ -1,0 +1,208 @@
+"""Cells of the study past the paper: SENet's own defaults, one thing changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from selfexpress.data.datasets import Dataset, load
+from selfexpress.estimators.ensc import EnSC
+from selfexpress.estimators.senet import SENet
+from selfexpress.experiments.cells import Cell, Context, Outcome, stage
+from selfexpress.experiments.evaluation import (
+    express,
+    label_scores,
+    make_senet,
+    objective_parts,
+    scores,
+)
+from selfexpress.experiments.images import find_clusters, fitted, preset_of
+from selfexpress.experiments.inputs import encoder_features, image_rows
+from selfexpress.experiments.presets import Recipe
+from selfexpress.features.scattering import Scattering2D
+from selfexpress.features.whitening import Whitening
+
+Value = int | float | str | None
+Changes = tuple[tuple[str, Value], ...]
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """From images to rows; encoder features, which have no images, start as they are.
+
+    Attributes
+    ----------
+    kind : {"scattering", "pixels"}
+    projection : {"whitened", "centred", "uncentred", "none"}
+        Whitened, or principal components as they are, about the mean or the origin.
+    n_components : int or "auto"
+        Most components kept; fewer where there are not as many.
+    """
+
+    kind: str = "scattering"
+    projection: str = "whitened"
+    n_components: int | str = 250
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyCell(Cell):
+    """SENet on a whole data set, its defaults but for ``changes``.
+
+    Attributes
+    ----------
+    dataset : str
+    preparation : Preparation
+    changes : tuple of (str, value)
+        Arguments of :class:`~selfexpress.SENet`.
+    n_rows : int or None
+        Size of the random part that is used; None for all.
+    """
+
+    task: ClassVar[str] = "study"
+    dataset: str
+    preparation: Preparation = Preparation()
+    changes: Changes = ()
+    n_rows: int | None = None
+
+    def label(self) -> str:
+        """Say which cell this is."""
+        changed = ",".join(f"{name}:{value}" for name, value in self.changes)
+        how = self.preparation
+        return (
+            f"dataset={self.dataset} rows={how.kind}-{how.projection}-"
+            f"{how.n_components} changes={changed or 'none'}"
+        )
+
+    def run(self, context: Context) -> Outcome:
+        """Fit and score."""
+        seconds: dict[str, float] = {}
+        with stage(seconds, "features"):
+            rows, truth = study_rows(self, context)
+        settings: dict[str, Any] = {"n_clusters": len(np.unique(truth))}
+        model = SENet(
+            **settings | dict(self.changes),
+            device=context.device,
+            random_state=self.seed,
+        ).fit(rows)
+        found = {
+            **scores(fitted(model), truth[model.sample_indices_]),
+            **label_scores(model.labels_, truth),
+            "n_clusters": len(np.unique(model.labels_)),
+            "objective": float(model.history_["objective"][-50:].mean()),
+            "settings": {k: v for k, v in model.settings_.items() if k != "device"},
+        }
+        return Outcome(found, seconds | model.timings_)
+
+
+def study_rows(cell: StudyCell, context: Context) -> tuple[Tensor, NDArray[np.int64]]:
+    """Return rows on the device and their classes; those made last stay in memory."""
+    name = (cell.dataset, cell.preparation, cell.n_rows)
+    if context.memory.get("study") != name:
+        context.memory["study"] = name
+        context.memory["study rows"] = _prepared(cell, context)
+    rows: tuple[Tensor, NDArray[np.int64]] = context.memory["study rows"]
+    return rows
+
+
+def _prepared(cell: StudyCell, context: Context) -> tuple[Tensor, NDArray[np.int64]]:
+    how = cell.preparation
+    if cell.dataset == "cifar10":
+        features, labels = encoder_features(preset_of("cifar10", False))
+        start = torch.from_numpy(features).to(context.device)
+    else:
+        data = load(cell.dataset)
+        assert isinstance(data, Dataset)
+        labels = data.labels
+        start = torch.from_numpy(np.array(data.samples)).to(context.device)
+    if cell.n_rows is not None and cell.n_rows < len(start):
+        chosen = np.random.default_rng(0).permutation(len(start))[: cell.n_rows]
+        start, labels = start[torch.from_numpy(chosen).to(start.device)], labels[chosen]
+    if how.kind == "scattering" and cell.dataset != "cifar10":
+        start = Scattering2D().fit_transform(start)
+    rows = start.reshape(len(start), -1).float()
+    if how.projection == "none":
+        return rows, labels
+    most = how.n_components
+    if not isinstance(most, str):
+        most = min(most, rows.shape[1], len(rows) // 2)
+    projection = Whitening(
+        most,
+        whiten=how.projection == "whitened",
+        center=how.projection == "centred",
+    )
+    return projection.fit_transform(rows), labels
+
+
+@dataclass(frozen=True, kw_only=True)
+class GapCell(Cell):
+    """How far from the convex optimum a training ends, and what that does to labels.
+
+    MNIST with the paper's features, gamma and lambda; the network is trained on some
+    images, and the optimum solved for on the same.
+
+    Attributes
+    ----------
+    recipe : Recipe
+    n_train : int
+    """
+
+    task: ClassVar[str] = "gap"
+    recipe: Recipe
+    n_train: int = 2000
+    is_quick: bool = False
+
+    def label(self) -> str:
+        """Say which cell this is."""
+        recipe = self.recipe
+        return (
+            f"optimizer={recipe.optimizer} batch_size={recipe.batch_size} "
+            f"max_iter={recipe.max_iter} learning_rate={recipe.learning_rate}"
+        )
+
+    def run(self, context: Context) -> Outcome:
+        """Solve, train, and score the training images and all."""
+        preset = replace(preset_of("mnist", self.is_quick), recipe=self.recipe)
+        rows = image_rows(preset, context)
+        order = np.random.default_rng(self.seed).permutation(rows.n_first)
+        X = rows.X[np.sort(order[: self.n_train])]
+        seconds: dict[str, float] = {}
+        with stage(seconds, "ensc"):
+            optimum = self._optimum(X, context)
+        model = make_senet(
+            self.recipe,
+            n_clusters=preset.n_clusters,
+            n_samples=len(X),
+            seed=self.seed,
+            device=context.device,
+        ).fit(X)
+        coefficients = express(
+            model.network_, X, n_nonzero=len(X), device=context.device
+        )
+        reached = objective_parts(coefficients, X, self.recipe)["objective"]
+        everything = find_clusters(
+            model.network_, rows.X, preset, self.seed, context, {}
+        )
+        found = {
+            "objective": reached / len(X),
+            "optimum": optimum / len(X),
+            "gap": (reached - optimum) / optimum,
+            "full": scores(everything, rows.labels),
+        }
+        return Outcome(found, seconds | {"training": model.timings_["training"]})
+
+    def _optimum(self, X: NDArray[np.float32], context: Context) -> float:
+        exact = EnSC(
+            10,
+            gamma=self.recipe.gamma,
+            l1_ratio=self.recipe.l1_ratio,
+            tol=1e-4,
+            n_nonzero=len(X),
+            device=context.device,
+            random_state=0,
+        ).fit(X)
+        return objective_parts(exact.coefficients_, X, self.recipe)["objective"]
