@@ -15,6 +15,7 @@ OPTIMIZERS = ("adam", "muon")
 SCHEDULES = ("cosine", "constant")
 PRECISIONS = ("auto", "float32", "tf32", "bfloat16")
 ENGINES = ("auto", "plain", "fused")
+AUTO = "auto"
 AFFINITIES = ("weighted_neighbors", "nearest_neighbors", "symmetric")
 
 # Beyond this, numbers do not survive single precision.
@@ -114,7 +115,8 @@ class ClusterConfig:
 
     Attributes
     ----------
-    n_clusters : int
+    n_clusters : int or "auto"
+        "auto" has them counted in the graph.
     affinity : {"weighted_neighbors", "nearest_neighbors", "symmetric"}
     n_neighbors : int
         Rows joined to each row by an affinity of neighbours.
@@ -124,18 +126,20 @@ class ClusterConfig:
         Restarts of k-means.
     """
 
-    n_clusters: int
+    n_clusters: int | str
     affinity: str = "nearest_neighbors"
     n_neighbors: int = 3
     n_eigenvectors: int | str | None = None
     n_init: int = 20
 
     def __post_init__(self) -> None:
-        require_count("n_clusters", self.n_clusters, advice="Use the clusters wanted.")
+        if self.n_clusters != AUTO:
+            advice = "Use the clusters wanted, or 'auto' to have them counted."
+            require_count("n_clusters", self.n_clusters, advice=advice)
         require_choice("affinity", self.affinity, AFFINITIES)
         require_count("n_neighbors", self.n_neighbors, advice="The paper uses 3.")
         require_count("n_init", self.n_init, advice="The paper uses 20.")
-        if self.n_eigenvectors not in (None, "auto"):
+        if self.n_eigenvectors not in (None, AUTO):
             advice = "Use 'auto', or None for as many as there are clusters."
             require_count("n_eigenvectors", self.n_eigenvectors, advice=advice)
 

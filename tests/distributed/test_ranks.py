@@ -51,3 +51,8 @@ def test_float32_labels_are_those_of_one_process(ranks, alone, kind):
     for result in ranks:
         for name in (f"{kind}_labels", f"{kind}_predicted"):
             np.testing.assert_array_equal(result[name], alone[name])
+
+
+def test_all_ranks_take_the_number_of_clusters_from_the_first(ranks, alone):
+    for result in (*ranks, alone):
+        assert result["counted"] == result["counted_width"] == alone["counted"]

@@ -18,6 +18,7 @@ from selfexpress.affinity.ring import ring_coefficients
 from selfexpress.config import TrainConfig
 from selfexpress.data.shards import OwnRows
 from selfexpress.data.sources import ArraySource, RowBlock
+from selfexpress.estimators.base import SelfExpressiveClusterer
 from selfexpress.training.objective import two_pass_gradient
 
 N_SAMPLES, N_NONZERO = 41, 6
@@ -100,7 +101,24 @@ def labels() -> dict[str, np.ndarray]:
         found[f"{name}_labels"] = model.labels_
         found[f"{name}_predicted"] = model.predict(data.X)
         found[f"{name}_objective"] = model.history_["objective"]
+    # A rank that counted otherwise than the first would part from it.
+    count = SelfExpressiveClusterer._cluster
+    SelfExpressiveClusterer._cluster = _misled(count)
+    model.set_params(n_clusters="auto").fit(data.X)
+    SelfExpressiveClusterer._cluster = count
+    found["counted"] = np.array(model.n_clusters_)
+    found["counted_width"] = np.array(model.predict_proba(data.X).shape[1])
     return found
+
+
+def _misled(cluster):
+    """Let other ranks than the first count one cluster too many."""
+
+    def _cluster(self, *arguments, **settings):
+        cluster(self, *arguments, **settings)
+        self.n_clusters_ += distributed.rank()
+
+    return _cluster
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from selfexpress.config import AUTO
 from selfexpress.data.atomic import replacing
 from selfexpress.errors import ConfigError, DataError
 
@@ -77,11 +78,13 @@ def config_text(
     ----------
     options : mapping of str to value
     chosen : mapping of str to value, optional
-        Settings of a fit; those that are no options become comments.
+        Settings of a fit; those that no option sets become comments.
     """
     lines = [f"{name} = {_toml(value)}" for name, value in options.items()]
     ours = {name.replace("_", "-"): value for name, value in (chosen or {}).items()}
-    ours = {name: value for name, value in ours.items() if name not in options}
+    ours = {
+        name: value for name, value in ours.items() if options.get(name, AUTO) == AUTO
+    }
     if ours:
         lines += ["", '# What was left to selfexpress ("auto") became:']
         lines += [f"# {name} = {_toml(value)}" for name, value in ours.items()]

@@ -24,6 +24,7 @@ from selfexpress.cli.config import (
 from selfexpress.cli.outputs import require_writable
 from selfexpress.cli.problem import Problem, read_problem, require_run
 from selfexpress.cli.stages import shown_stages
+from selfexpress.config import AUTO
 from selfexpress.data.files import FORMATS, write_csr, write_labels
 from selfexpress.errors import ConfigError
 from selfexpress.estimators.senet import SENet
@@ -52,13 +53,33 @@ def _file(text: str, panel: str) -> Any:
     return typer.Option(help=text, rich_help_panel=panel)
 
 
+def _parse_count(text: str) -> int | str:
+    """Return a number of clusters, or "auto"; SENet says if a number is too small."""
+    if text == AUTO:
+        return text
+    try:
+        return int(text)
+    except ValueError as error:
+        raise typer.BadParameter(
+            f"it must be an integer or auto, got {text!r}. Use the clusters wanted, or "
+            "auto to have them counted."
+        ) from error
+
+
 def fit(
     context: typer.Context,
     data: Annotated[
         str, typer.Argument(help="File or folder of rows, or a data set's name.")
     ],
     n_clusters: Annotated[
-        int, typer.Option("--n-clusters", "-k", help="Number of clusters.")
+        Any,
+        typer.Option(
+            "--n-clusters",
+            "-k",
+            help="Number of clusters, or auto to have them counted.",
+            parser=_parse_count,
+            metavar="INTEGER|auto",
+        ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Model to write.")],
     name: Annotated[
@@ -286,24 +307,26 @@ def _loggers(log_csv: Path | None, log_tensorboard: Path | None) -> list[Callbac
 def _save_run(
     run: Path, model: SENet, problem: Problem, *, title: str, warned: Sequence[object]
 ) -> None:
+    n_samples, n_clusters = len(model.labels_), model.n_clusters_
     save_run(
         run,
         model,
         X=problem.samples,
         truth=problem.truth,
         class_names=problem.class_names,
-        title=f"{title}: {len(model.labels_):,} samples in {model.n_clusters} clusters",
+        title=f"{title}: {n_samples:,} samples in {n_clusters} clusters",
         command=shlex.join(["selfexpress", *sys.argv[1:]]),
         warnings=warned,
     )
 
 
 def _summary(model: SENet, output: Path, run: Path | None) -> dict[str, object]:
-    sizes = np.bincount(model.labels_, minlength=model.n_clusters)
+    sizes = np.bincount(model.labels_, minlength=model.n_clusters_)
     written = {} if run is None else {"run": str(run), "config": f"{run}/config.toml"}
     return {
         "model": str(output),
         "n_samples": len(model.labels_),
+        "n_clusters": model.n_clusters_,
         "cluster_sizes": sizes.tolist(),
         "objective": float(model.history_["objective"][-1]),
         "n_iter": model.n_iter_,
@@ -315,7 +338,8 @@ def _summary(model: SENet, output: Path, run: Path | None) -> dict[str, object]:
 
 def _print_summary(model: SENet, output: Path, run: Path | None) -> None:
     console = Console(highlight=False)
-    console.print(f"{len(model.labels_)} rows in {model.n_clusters} clusters")
+    counted = " (auto)" if model.n_clusters == AUTO else ""
+    console.print(f"{len(model.labels_)} rows in {model.n_clusters_} clusters{counted}")
     console.print(_sizes(model))
     objective = model.history_["objective"][-1]
     gamma = model.settings_["gamma"]
@@ -332,7 +356,7 @@ def _print_summary(model: SENet, output: Path, run: Path | None) -> None:
 
 
 def _sizes(model: SENet) -> Table | str:
-    sizes = np.bincount(model.labels_, minlength=model.n_clusters)
+    sizes = np.bincount(model.labels_, minlength=model.n_clusters_)
     if len(sizes) > _MOST_LISTED:
         return f"of {sizes.min()} to {sizes.max()} rows, {np.median(sizes):g} in half"
     table = Table()

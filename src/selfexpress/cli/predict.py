@@ -60,7 +60,7 @@ def predict(
         parts = fitted.predict_blocks(rows)
     with rows_bar(quiet=quiet) as bar:
         parts = _watched(parts, bar, n_rows=len(rows))
-        sizes = _write(output, parts, n_labels=len(rows), n_clusters=fitted.n_clusters)
+        sizes = _write(output, parts, n_labels=len(rows), n_clusters=fitted.n_clusters_)
     if as_json:
         print(json.dumps({"labels": str(output), "cluster_sizes": sizes}))
     else:

@@ -33,6 +33,7 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
     """
 
     labels_: np.ndarray
+    n_clusters_: int
     coefficients_: sparse.csr_array
     affinity_matrix_: sparse.csr_array
     embedding_: np.ndarray
@@ -78,7 +79,7 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
     def _cluster_config(self, n_samples: int) -> ClusterConfig:
         settings = [field.name for field in fields(ClusterConfig)]
         config = ClusterConfig(**{name: getattr(self, name) for name in settings})
-        if config.n_clusters > n_samples:
+        if not isinstance(config.n_clusters, str) and config.n_clusters > n_samples:
             raise ConfigError(
                 f"n_clusters must be at most the number of samples, n_samples="
                 f"{n_samples}, got {config.n_clusters}. Lower n_clusters."
@@ -108,7 +109,9 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
             )
             if joining_rows is not None:
                 self.affinity_matrix_ = join_components(
-                    self.affinity_matrix_, joining_rows, n_clusters=config.n_clusters
+                    self.affinity_matrix_,
+                    joining_rows,
+                    n_clusters=least_clusters(config.n_clusters),
                 )
         with self._timed("spectral"):
             clusters = spectral_clusters(
@@ -122,6 +125,7 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
         self.embedding_ = clusters.embedding
         self.eigenvalues_ = clusters.eigenvalues
         self.labels_ = clusters.labels
+        self.n_clusters_ = int(clusters.n_clusters)
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -170,6 +174,11 @@ def _require_rows(n_rows: int, *, reset: bool) -> None:
 def _row_dtype(X: Tensor) -> torch.dtype:
     """Return the type to scale rows in: their own if that is wide enough."""
     return torch.float64 if X.dtype == torch.float64 else torch.float32
+
+
+def least_clusters(n_clusters: int | str) -> int:
+    """Return the number of clusters asked for; for "auto" the fewest there may be."""
+    return 1 if isinstance(n_clusters, str) else int(n_clusters)
 
 
 def resolve_device(device: str | torch.device | None) -> torch.device:

@@ -35,7 +35,9 @@ class EnSC(SolverClusterer):
 
     Parameters
     ----------
-    n_clusters : int
+    n_clusters : int or "auto"
+        "auto" counts them in the graph, from 2 to 100: see :doc:`/how-it-works`. The
+        affinity should be "symmetric" then: few neighbours leave a graph in pieces.
     gamma : float
         Weight of the reconstruction against the penalty.
     l1_ratio : float
@@ -79,6 +81,8 @@ class EnSC(SolverClusterer):
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
+    n_clusters_ : int
+        As asked for, or as counted.
     coefficients_ : scipy.sparse.csr_array of shape (n_samples, n_samples)
         Row j expresses sample j.
     kkt_violation_ : ndarray of shape (n_samples,)
@@ -115,7 +119,7 @@ class EnSC(SolverClusterer):
 
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int | str = 8,
         *,
         gamma: float = 200.0,
         l1_ratio: float = 0.9,

@@ -24,7 +24,9 @@ class ESC(SolverClusterer):
 
     Parameters
     ----------
-    n_clusters : int
+    n_clusters : int or "auto"
+        "auto" counts them in the graph, from 2 to 100: see :doc:`/how-it-works`. The
+        affinity should be "symmetric" then: few neighbours leave a graph in pieces.
     n_exemplars : int
         Rows that express all others; all rows where there are fewer.
     gamma : float
@@ -55,6 +57,8 @@ class ESC(SolverClusterer):
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
+    n_clusters_ : int
+        As asked for, or as counted.
     exemplars_ : ndarray of shape (n_exemplars,)
         Positions of the exemplars, in the order they were chosen.
     coefficients_ : scipy.sparse.csr_array of shape (n_samples, n_samples)
@@ -89,7 +93,7 @@ class ESC(SolverClusterer):
 
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int | str = 8,
         *,
         n_exemplars: int = 300,
         gamma: float = 150.0,

@@ -46,9 +46,10 @@ def html_summary(model: Any) -> str:
         return ""
     n_clusters = model.references_.n_clusters
     sizes = np.bincount(model.labels_, minlength=n_clusters)
+    counted = ", counted" if model.n_clusters == "auto" else ""
     head = (
         f"<strong>SENet</strong>: {len(model.labels_):,} rows of "
-        f"{model.n_features_in_:,} features in {n_clusters:,} clusters"
+        f"{model.n_features_in_:,} features in {n_clusters:,} clusters{counted}"
     )
     parts = [f"<div>{head}</div>", _training(model), _times(model), _clusters(sizes)]
     return f'<div style="{_BOX}">{"".join(parts)}</div>'

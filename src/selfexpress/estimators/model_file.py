@@ -176,6 +176,7 @@ def _settings(settings: Any, known: Collection[str]) -> dict[str, Any]:
         raise TypeError("the settings are not those of a model")
     checked: dict[str, Any] = dict(settings)
     checked["hidden_sizes"] = tuple(checked["hidden_sizes"])
+    require_count("n_clusters", checked["n_clusters"], advice="")
     for config in (NetworkConfig, TrainConfig, ClusterConfig):
         known = config.__dataclass_fields__.keys() & checked.keys()
         config(**{name: checked[name] for name in known})

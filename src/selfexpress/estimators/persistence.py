@@ -31,6 +31,7 @@ _NOT_SAVED = (
 
 # Settings that "auto" may stand for; a saved model carries what it became.
 _DECIDED = (
+    "n_clusters",
     "hidden_sizes",
     "n_embedding",
     "n_train_samples",
@@ -47,6 +48,7 @@ class SavedToFile(BaseEstimator):
     network_: SelfExpressiveNetwork
     references_: References
     labels_: NDArray[np.int64]
+    n_clusters_: int
     history_: dict[str, NDArray[np.float64]]
     settings_: dict[str, Any]
     n_iter_: int
@@ -95,6 +97,7 @@ class SavedToFile(BaseEstimator):
         model.network_ = saved.network
         model.references_ = saved.references
         model.labels_ = saved.labels
+        model.n_clusters_ = saved.references.n_clusters
         model.history_ = saved.history
         model.n_iter_ = len(saved.history["objective"])
         model.n_features_in_ = saved.network.n_features

@@ -18,12 +18,19 @@ from selfexpress.affinity.assignment import References
 from selfexpress.affinity.coefficients import sparse_coefficients
 from selfexpress.config import NetworkConfig, TrainConfig
 from selfexpress.data.sources import ArraySource, RowSource, UnitRows
-from selfexpress.errors import ConfigError
 from selfexpress.estimators import streaming
-from selfexpress.estimators.base import SelfExpressiveClusterer, resolve_device
+from selfexpress.estimators.base import (
+    SelfExpressiveClusterer,
+    least_clusters,
+    resolve_device,
+)
 from selfexpress.estimators.html_summary import ShownInNotebooks
 from selfexpress.estimators.persistence import SavedToFile
-from selfexpress.estimators.settings import chosen_settings, train_settings
+from selfexpress.estimators.settings import (
+    checkpoints,
+    chosen_settings,
+    train_settings,
+)
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.training.callbacks import Callback, ProgressBar
 from selfexpress.training.choices import choose_gamma, decide
@@ -34,7 +41,6 @@ from selfexpress.training.gamma import (
     smallest_gamma,
 )
 from selfexpress.training.loop import train
-from selfexpress.training.resuming import Checkpoints
 
 
 class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
@@ -49,7 +55,8 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
 
     Parameters
     ----------
-    n_clusters : int
+    n_clusters : int or "auto"
+        "auto" counts them in the graph, from 2 to 100: see :doc:`/how-it-works`.
     gamma : float or "auto"
         Weight of the reconstruction against sparsity. Larger values use more and
         larger coefficients; raise it when rows stay without any. "auto" is 100 times
@@ -123,6 +130,8 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
     ----------
     labels_ : ndarray of shape (n_samples,)
         Of all rows.
+    n_clusters_ : int
+        As asked for, or as counted.
     sample_indices_ : ndarray of shape (n_clustered,)
         Rows that the graph was built of, in order; all of them unless
         ``n_cluster_samples`` says less. The next three attributes are theirs.
@@ -130,7 +139,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         Row j expresses row ``sample_indices_[j]``.
     affinity_matrix_ : scipy.sparse.csr_array of shape (n_clustered, n_clustered)
     embedding_ : ndarray of shape (n_clustered, n_eigenvectors)
-        Twice ``n_clusters`` of them where "auto" merged pieces.
+        Twice ``n_clusters_`` of them where "auto" merged pieces.
     eigenvalues_ : ndarray of shape (n_eigenvectors,)
         Of the graph's normalised Laplacian.
     network_ : SelfExpressiveNetwork
@@ -172,7 +181,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
 
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int | str = 8,
         *,
         gamma: float | str = "auto",
         l1_ratio: float = 0.9,
@@ -284,6 +293,8 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         require_nonzero(coefficients.nnz, gamma, self.smallest_gamma_)
         self._cluster(coefficients, cluster_config, seed=seed, device=device)
         self.labels_ = distributed.from_main(torch.from_numpy(self.labels_)).numpy()
+        self.n_clusters_ = int(distributed.from_main(torch.tensor(self.n_clusters_)))
+        self.settings_["n_clusters"] = self.n_clusters_
         self.sample_indices_ = index.numpy()
         with self._timed("references"):
             self.references_ = streaming.choose_references(
@@ -291,7 +302,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
                 clustered,
                 keys,
                 labels=self.labels_,
-                n_clusters=self.n_clusters,
+                n_clusters=self.n_clusters_,
                 n_references=len(clustered) if is_sample else self.n_references,
                 seed=seed,
             )
@@ -403,26 +414,16 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
                 config,
                 seed=seed,
                 callbacks=callbacks,
-                checkpoints=self._checkpoints(),
+                checkpoints=checkpoints(self),
             )
         self.n_iter_ = len(self.history_["objective"])
-
-    def _checkpoints(self) -> Checkpoints | None:
-        if self.checkpoint is None:
-            return None
-        if self.random_state is None:
-            raise ConfigError(
-                "random_state must be fixed for a fit with checkpoints, which else "
-                "could not go on from them, got None. Use random_state=0."
-            )
-        return Checkpoints(self.checkpoint)
 
     def _graph_rows(self, n_samples: int, *, seed: int) -> torch.Tensor:
         """Return the positions of the rows to build the graph of."""
         n_rows = streaming.n_clustered(
             self.n_cluster_samples,
             n_samples,
-            n_clusters=self.n_clusters,
+            n_clusters=least_clusters(self.n_clusters),
             n_references=self.n_references,
             n_nonzero=self.n_nonzero,
         )

@@ -8,11 +8,13 @@ from typing import Any
 import torch
 
 from selfexpress.config import NetworkConfig, TrainConfig, require_count
+from selfexpress.errors import ConfigError
 from selfexpress.training.choices import (
     choose_learning_rate,
     default_sizes,
     is_auto,
 )
+from selfexpress.training.resuming import Checkpoints
 
 
 def chosen_settings(model: Any, device: torch.device) -> dict[str, Any]:
@@ -41,3 +43,15 @@ def train_settings(model: Any, chosen: dict[str, Any]) -> TrainConfig:
         network = NetworkConfig(chosen["hidden_sizes"], chosen["n_embedding"])
         settings["learning_rate"] = choose_learning_rate(model.learning_rate, network)
     return TrainConfig(**settings)
+
+
+def checkpoints(model: Any) -> Checkpoints | None:
+    """Return where the training of a model is kept, if anywhere."""
+    if model.checkpoint is None:
+        return None
+    if model.random_state is None:
+        raise ConfigError(
+            "random_state must be fixed for a fit with checkpoints, which else "
+            "could not go on from them, got None. Use random_state=0."
+        )
+    return Checkpoints(model.checkpoint)

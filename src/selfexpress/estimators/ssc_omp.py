@@ -24,7 +24,9 @@ class SSCOMP(SolverClusterer):
 
     Parameters
     ----------
-    n_clusters : int
+    n_clusters : int or "auto"
+        "auto" counts them in the graph, from 2 to 100: see :doc:`/how-it-works`. The
+        affinity should be "symmetric" then: few neighbours leave a graph in pieces.
     n_nonzero : int
         Most rows that may express a row; all others where there are fewer.
     tol : float
@@ -55,6 +57,8 @@ class SSCOMP(SolverClusterer):
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
+    n_clusters_ : int
+        As asked for, or as counted.
     coefficients_ : scipy.sparse.csr_array of shape (n_samples, n_samples)
         Row j expresses sample j.
     affinity_matrix_ : scipy.sparse.csr_array of shape (n_samples, n_samples)
@@ -77,7 +81,7 @@ class SSCOMP(SolverClusterer):
 
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int | str = 8,
         *,
         n_nonzero: int = 10,
         tol: float = 1e-6,

@@ -24,7 +24,8 @@ MOST_CLASSES = 10_000
 def settings_of(model: Any) -> tuple[Setting, ...]:
     """Return a model's settings beside their defaults, and what "auto" became."""
     parameters = inspect.signature(type(model)).parameters
-    chosen = getattr(model, "settings_", {})
+    counted = {"n_clusters": getattr(model, "n_clusters_", "unknown")}
+    chosen = counted | getattr(model, "settings_", {})
     found = []
     for name, value in model.get_params(deep=False).items():
         text = _setting_text(value)

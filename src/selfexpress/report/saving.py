@@ -210,7 +210,7 @@ def _require_fitted(model: FittedClusterer) -> None:
 
 
 def _n_clusters(model: FittedClusterer, labels: Integers) -> int:
-    asked = model.get_params(deep=False).get("n_clusters", 0)
+    asked = getattr(model, "n_clusters_", model.get_params().get("n_clusters", 0))
     return max(int(asked), int(labels.max()) + 1)
 
 

@@ -15,13 +15,12 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 
 from selfexpress.errors import DegenerateWarning
-from selfexpress.spectral.eigenvectors import laplacian_eigenvectors
+from selfexpress.spectral.counting import N_EIGENVECTORS, count_clusters
+from selfexpress.spectral.eigenvectors import laplacian_eigenvectors, unit_rows
 from selfexpress.spectral.information import Walk, merge_pieces
-from selfexpress.spectral.k_means import k_means
+from selfexpress.spectral.k_means import k_means_labels
 
 # "auto" finds pieces in an embedding of so many dimensions for each cluster, ...
 _DIMENSIONS_A_CLUSTER = 2
@@ -50,17 +49,20 @@ class SpectralClusters:
         Eigenvalues of the normalised Laplacian, ascending.
     n_components : int
         Connected components of the graph.
+    n_clusters : int
+        As asked for, or as counted.
     """
 
     labels: NDArray[np.int64]
     embedding: NDArray[np.float64]
     eigenvalues: NDArray[np.float64]
     n_components: int
+    n_clusters: int
 
 
 def spectral_clusters(
     affinity: sparse.csr_array,
-    n_clusters: int,
+    n_clusters: int | str,
     *,
     n_eigenvectors: int | str | None = None,
     n_init: int = 20,
@@ -73,7 +75,8 @@ def spectral_clusters(
     ----------
     affinity : csr_array of shape (N, N)
         Symmetric and non-negative.
-    n_clusters : int
+    n_clusters : int or "auto"
+        "auto" counts them: see ``spectral.counting``.
     n_eigenvectors : int or "auto", optional
         Dimension of the embedding that k-means finds the clusters in; ``n_clusters``
         unless given. "auto" does so if a gap in the eigenvalues says that there are
@@ -92,9 +95,16 @@ def spectral_clusters(
     Warns
     -----
     DegenerateWarning
-        If the graph has more connected components than ``n_clusters``, or if clusters
-        stay empty.
+        If the graph has more connected components than ``n_clusters``, if clusters
+        stay empty, or if "auto" finds no number that stands out.
     """
+    find_eigenvectors = partial(
+        laplacian_eigenvectors, affinity, seed=seed, device=device
+    )
+    known = None
+    if isinstance(n_clusters, str):
+        known = find_eigenvectors(min(N_EIGENVECTORS, affinity.shape[0]))
+        n_clusters = count_clusters(affinity, *known, seed=seed, device=device)
     n_components = int(connected_components(affinity, directed=False)[0])
     if n_components > n_clusters:
         warnings.warn(
@@ -106,31 +116,29 @@ def spectral_clusters(
         )
     n_nodes = affinity.shape[0]
     is_auto = n_eigenvectors == "auto"
-    dimension = _DIMENSIONS_A_CLUSTER * n_clusters if is_auto else n_eigenvectors
-    eigenvalues, vectors = laplacian_eigenvectors(
-        affinity,
-        min(int(dimension or n_clusters), n_nodes),
-        seed=seed,
-        device=device,
-    )
+    wanted = _DIMENSIONS_A_CLUSTER * n_clusters if is_auto else n_eigenvectors
+    dimension = min(int(wanted or n_clusters), n_nodes)
+    if known is None or len(known[0]) < dimension:
+        known = find_eigenvectors(dimension)
+    eigenvalues, vectors = known[0][:dimension], known[1][:, :dimension]
     if is_auto and _has_clear_gap(eigenvalues, n_clusters):
         eigenvalues, vectors = eigenvalues[:n_clusters], vectors[:, :n_clusters]
         is_auto = False
-    embedding = _unit_rows(vectors)
+    embedding = unit_rows(vectors)
     if is_auto:
         n_init = max(1, round(_RESTARTS_FOR_PIECES * n_init))
         walk = Walk(affinity, device=device)
         find_pieces = partial(
-            _k_means, embedding, n_init=n_init, seed=seed, device=device
+            k_means_labels, embedding, n_init=n_init, seed=seed, device=device
         )
         most = max(n_clusters, min(_MOST_PIECES, n_nodes // 2))
         labels = _merged_pieces(walk, find_pieces, n_clusters, most_pieces=most)
     else:
-        labels = _k_means(
+        labels = k_means_labels(
             embedding, n_clusters, n_init=n_init, seed=seed, device=device
         )
     _warn_of_empty_clusters(labels, n_clusters)
-    return SpectralClusters(labels, embedding, eigenvalues, n_components)
+    return SpectralClusters(labels, embedding, eigenvalues, n_components, n_clusters)
 
 
 def _has_clear_gap(eigenvalues: NDArray[np.float64], n_clusters: int) -> bool:
@@ -168,28 +176,3 @@ def _warn_of_empty_clusters(labels: NDArray[np.int64], n_clusters: int) -> None:
             DegenerateWarning,
             stacklevel=4,
         )
-
-
-def _unit_rows(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    embedding: NDArray[np.float64] = vectors / np.where(norms > 0, norms, 1)
-    return embedding
-
-
-def _k_means(
-    embedding: NDArray[np.float64],
-    n_clusters: int,
-    *,
-    n_init: int,
-    seed: int,
-    device: torch.device | str,
-) -> NDArray[np.int64]:
-    if torch.device(device).type == "cpu":
-        with warnings.catch_warnings():
-            # Fewer distinct points than clusters; the caller says so in our words.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            found = KMeans(n_clusters, n_init=n_init, random_state=seed).fit(embedding)
-        labels: NDArray[np.int64] = found.labels_.astype(np.int64)
-        return labels
-    points = torch.from_numpy(embedding).to(device, torch.float32)
-    return k_means(points, n_clusters, n_init=n_init, seed=seed).cpu().numpy()

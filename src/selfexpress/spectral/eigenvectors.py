@@ -72,6 +72,13 @@ def normalized_adjacency(affinity: sparse.csr_array) -> sparse.csr_array:
     )
 
 
+def unit_rows(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Scale rows to unit length; rows of zeros stay."""
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    embedding: NDArray[np.float64] = vectors / np.where(norms > 0, norms, 1)
+    return embedding
+
+
 def _leading_eigenvectors(
     matrix: sparse.csr_array, n_wanted: int, *, seed: int, device: torch.device
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -16,6 +16,9 @@ Shapes: N nodes, K pieces, k clusters.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -130,6 +133,31 @@ def merge_pieces(joint: NDArray[np.float64], n_clusters: int) -> NDArray[np.int6
     return max(found, key=lambda owner: information(_between(joint, owner, n_clusters)))
 
 
+def information_path(joint: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the information of 1, 2, ... K clusters, merged pair by pair.
+
+    Parameters
+    ----------
+    joint : ndarray of shape (K, K)
+        Of :meth:`Walk.joint`.
+
+    Returns
+    -------
+    ndarray of shape (K,)
+        The most that any look ahead keeps; the first is 0.
+    """
+    paths = [
+        [
+            information(_between(joint, owner, len(joint) - n_merges))
+            for n_merges, owner in enumerate(_merge_steps(_ahead(joint, n_steps)))
+        ]
+        for n_steps in _STEPS
+    ]
+    best: NDArray[np.float64] = np.max(paths, axis=0)[::-1]
+    best[0] = 0
+    return best
+
+
 def _ahead(joint: NDArray[np.float64], n_steps: int) -> NDArray[np.float64]:
     """Return the joint distribution of two ends of several steps."""
     share = joint.sum(axis=1, keepdims=True)
@@ -139,13 +167,16 @@ def _ahead(joint: NDArray[np.float64], n_steps: int) -> NDArray[np.float64]:
     return symmetric
 
 
-def _merged(joint: NDArray[np.float64], n_clusters: int) -> NDArray[np.int64]:
-    """Merge the pair that loses the least information, until few enough are left."""
+def _merge_steps(joint: NDArray[np.float64]) -> Iterator[NDArray[np.int64]]:
+    """Yield the cluster of each piece, (K,), after every merge of a pair.
+
+    Every piece is a cluster at first; at last there is one. Each merge is the one
+    that loses the least information.
+    """
     owner = np.arange(len(joint))
-    if len(joint) <= n_clusters:
-        return owner
+    yield owner
     sums = np.stack([_entropy_terms(row + joint).sum(axis=1) for row in joint])
-    while len(joint) > n_clusters:
+    while len(joint) > 1:
         loss = _losses(joint, sums)
         kept, gone = sorted(np.unravel_index(loss.argmin(), loss.shape))
         number = np.arange(len(joint))
@@ -159,7 +190,13 @@ def _merged(joint: NDArray[np.float64], n_clusters: int) -> NDArray[np.int64]:
         joint = _between(joint, number, len(sums))
         sums += _entropy_terms(joint[kept][:, None] + joint[kept])
         sums[kept] = sums[:, kept] = _entropy_terms(joint[kept] + joint).sum(axis=1)
-    return owner
+        yield owner
+
+
+def _merged(joint: NDArray[np.float64], n_clusters: int) -> NDArray[np.int64]:
+    """Merge pairs until few enough clusters are left."""
+    n_merges = max(0, len(joint) - n_clusters)
+    return next(islice(_merge_steps(joint), n_merges, None))
 
 
 def _losses(

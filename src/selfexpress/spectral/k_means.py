@@ -1,4 +1,4 @@
-"""k-means with all restarts in one batch, for a GPU.
+"""k-means, with all restarts in one batch on a GPU.
 
 Shapes: N points, E dimensions, R restarts, k clusters.
 """
@@ -6,8 +6,13 @@ Shapes: N points, E dimensions, R restarts, k clusters.
 from __future__ import annotations
 
 import math
+import warnings
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 _MAX_ITERATIONS = 300
@@ -17,6 +22,26 @@ _TOLERANCE = 1e-4
 _CHECK_EVERY = 5
 # Distances at a time: 2^28 float32 numbers are 1 GiB.
 _BATCH_ENTRIES = 2**28
+
+
+def k_means_labels(
+    embedding: NDArray[np.float64],
+    n_clusters: int,
+    *,
+    n_init: int,
+    seed: int,
+    device: torch.device | str,
+) -> NDArray[np.int64]:
+    """Return labels by k-means, of scikit-learn on a CPU and our own on a GPU."""
+    if torch.device(device).type == "cpu":
+        with warnings.catch_warnings():
+            # Fewer distinct points than clusters; the caller says so in our words.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            found = KMeans(n_clusters, n_init=n_init, random_state=seed).fit(embedding)
+        labels: NDArray[np.int64] = found.labels_.astype(np.int64)
+        return labels
+    points = torch.from_numpy(embedding).to(device, torch.float32)
+    return k_means(points, n_clusters, n_init=n_init, seed=seed).cpu().numpy()
 
 
 def k_means(points: Tensor, n_clusters: int, *, n_init: int, seed: int) -> Tensor:

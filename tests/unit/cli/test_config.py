@@ -80,6 +80,36 @@ def test_files_that_cannot_be_meant_are_refused(folder, text, error, message):
     assert len(str(ran.exception).splitlines()) == 1
 
 
+@pytest.mark.filterwarnings("ignore::selfexpress.errors.DegenerateWarning")
+def test_clusters_can_be_counted(folder):
+    data = make_subspaces(4, dimension=2, n_features=30, n_samples=40, random_state=0)
+    np.save("rows.npy", data.X)
+    Path("fit.toml").write_text('n-clusters = "auto"\ndata = "rows.npy"\n')
+    words = ("--config", "fit.toml", "-o", "m", "--hidden-sizes", "64", "--quiet")
+    words = (*words, "--n-embedding", 64, "--max-iter", 200, "--device", "cpu")
+    assert shown(*words)["n-clusters"] == "auto"
+    ran = call("fit", *words, "--run", "run", "--json")
+    assert ran.exit_code == 0, ran.output
+    summary = json.loads(ran.stdout)
+    assert summary["n_clusters"] == summary["settings"]["n_clusters"] == 4
+    assert len(summary["cluster_sizes"]) == 4
+    kept = Path("run/config.toml").read_text()
+    assert tomllib.loads(kept)["n-clusters"] == "auto"
+    assert "# n-clusters = 4" in kept
+    assert call("report", "run", "-o", "run.html").exit_code == 0
+    page = Path("run.html").read_text()
+    assert "160 samples in 4 clusters" in page
+    assert "auto, here 4" in page
+    assert "160 rows in 4 clusters (auto)" in call("fit", *words).output
+
+
+@pytest.mark.parametrize("text", ["many", "2.5", "Auto"])
+def test_clusters_that_are_no_number_are_refused(folder, text):
+    ran = call("fit", "rows.npy", "-k", text, "-o", "m")
+    assert ran.exit_code == 2
+    assert "must be an integer or auto" in " ".join(ran.output.split())
+
+
 def test_values_of_a_file_are_checked_as_on_the_command_line(folder):
     Path("fit.toml").write_text("n-clusters = 2.5\n")
     ran = call("fit", "--config", "fit.toml", "rows.npy", "-o", "m")
