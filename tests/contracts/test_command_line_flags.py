@@ -26,15 +26,16 @@ FLAGS = {
     ),
     "fit": (
         "DATA n-clusters/k output/o name labels coefficients log-csv log-tensorboard "
-        "run truth images gamma l1-ratio max-iter n-train-samples batch-size "
-        "hidden-sizes n-embedding learning-rate optimizer affinity n-neighbors "
-        "n-nonzero n-eigenvectors n-cluster-samples block-size precision device "
-        "checkpoint seed config show-config quiet json"
+        "run truth images gamma gamma-scale l1-ratio max-iter n-train-samples "
+        "batch-size hidden-sizes n-embedding learning-rate optimizer start affinity "
+        "n-neighbors n-nonzero n-eigenvectors n-cluster-samples block-size precision "
+        "device checkpoint seed config show-config quiet json"
     ),
     "predict": "MODEL DATA output/o probabilities name device quiet json",
     "report": "RUN output/o json",
     "reproduce": (
-        "NAMES seeds quick only device records cache time-limit show plan document json"
+        "NAMES seeds quick only device records cache jobs time-limit show plan "
+        "document json"
     ),
     "score": "LABELS TRUTH truth-name coefficients affinity json",
 }

@@ -110,6 +110,10 @@ def fit(
         float | None,
         _auto("Weight of the reconstruction against sparsity.", _TRAINING),
     ] = None,
+    gamma_scale: Annotated[
+        str | None,
+        _default("absolute, or relative to the data.", _TRAINING, "absolute"),
+    ] = None,
     l1_ratio: Annotated[
         float | None,
         _default("Share of the l1 norm in the elastic net.", _TRAINING, 0.9),
@@ -132,6 +136,9 @@ def fit(
     ] = None,
     optimizer: Annotated[
         str | None, _default("adam or muon.", _TRAINING, "adam")
+    ] = None,
+    start: Annotated[
+        str | None, _auto("alike, or random as in the paper.", _TRAINING)
     ] = None,
     affinity: Annotated[
         str | None,
@@ -222,6 +229,7 @@ def fit(
         verbose=not quiet,
         **_given(
             gamma=gamma,
+            gamma_scale=gamma_scale,
             l1_ratio=l1_ratio,
             max_iter=max_iter,
             n_train_samples=n_train_samples,
@@ -230,6 +238,7 @@ def fit(
             n_embedding=n_embedding,
             learning_rate=learning_rate,
             optimizer=optimizer,
+            start=start,
             affinity=affinity,
             n_neighbors=n_neighbors,
             n_nonzero=n_nonzero,

@@ -26,10 +26,10 @@ docs/reproduction.md`; nothing on it is typed by hand.
 
 The paper's: query and key networks of three hidden layers of 1,024 ReLU units and \
 1,024 tanh outputs, Adam at 1e-3 with cosine decay, gradient clipping, batches of 100 \
-(synthetic data: of all points), 100,000 steps; gamma 200 and lambda 0.9 for images (EMNIST 150 and 1.0), gamma 50 for \
-synthetic data; a 3-nearest-neighbour graph of the coefficients for MNIST, \
-Fashion-MNIST and EMNIST and |C| + |C|^T for CIFAR-10; 15 eigenvectors for MNIST and \
-Fashion-MNIST. Nothing is tuned for a table.
+(synthetic data: of all points), 100,000 steps; gamma 200 and lambda 0.9 for images \
+(EMNIST 150 and 1.0), gamma 50 for synthetic data; a 3-nearest-neighbour graph of the \
+coefficients for MNIST, Fashion-MNIST and EMNIST and |C| + |C|^T for CIFAR-10; 15 \
+eigenvectors for MNIST and Fashion-MNIST. Nothing is tuned for a table.
 
 What the paper leaves out, from the script its authors released: the gradient's norm \
 is clipped to 1e-3; weights start Kaiming-uniform, in the last layer Xavier-uniform; \

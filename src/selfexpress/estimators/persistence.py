@@ -39,6 +39,7 @@ _DECIDED = (
     "batch_size",
     "gamma",
     "learning_rate",
+    "start",
 )
 
 
@@ -114,6 +115,7 @@ def _saved(model: SavedToFile) -> SavedModel:
     }
     # As fitted: the parameters may have been set to something else since.
     settings |= {name: model.settings_[name] for name in _DECIDED}
+    settings["gamma_scale"] = "absolute"
     settings["n_clusters"] = model.references_.n_clusters
     settings["hidden_sizes"] = [int(n) for n in model.network_.config.hidden_sizes]
     settings["n_embedding"] = int(model.network_.config.n_embedding)

@@ -21,18 +21,19 @@ from selfexpress.data.sources import ArraySource, RowSource, UnitRows
 from selfexpress.estimators import streaming
 from selfexpress.estimators.base import (
     SelfExpressiveClusterer,
-    least_clusters,
     resolve_device,
 )
 from selfexpress.estimators.html_summary import ShownInNotebooks
 from selfexpress.estimators.persistence import SavedToFile
 from selfexpress.estimators.settings import (
+    callbacks,
     checkpoints,
     chosen_settings,
+    graph_rows,
     train_settings,
 )
 from selfexpress.network import SelfExpressiveNetwork
-from selfexpress.training.callbacks import Callback, ProgressBar
+from selfexpress.training.callbacks import Callback
 from selfexpress.training.choices import choose_gamma, decide
 from selfexpress.training.gamma import (
     SmallestGamma,
@@ -41,6 +42,7 @@ from selfexpress.training.gamma import (
     smallest_gamma,
 )
 from selfexpress.training.loop import train
+from selfexpress.training.start import start_training
 
 
 class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
@@ -59,8 +61,11 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         "auto" counts them in the graph, from 2 to 100: see :doc:`/how-it-works`.
     gamma : float or "auto"
         Weight of the reconstruction against sparsity. Larger values use more and
-        larger coefficients; raise it when rows stay without any. "auto" is 100 times
-        the value at which a typical row's coefficients start to be non-zero.
+        larger coefficients; raise it when rows stay without any. "auto" is relative,
+        from 30 for a few training rows to 100 for 5,000.
+    gamma_scale : {"absolute", "relative"}
+        ``"relative"`` takes ``gamma`` times the value at which a typical row's
+        coefficients start to be non-zero, which means the same for all data.
     l1_ratio : float
         Share of the l1 norm in the elastic net, 0 to 1. Lower values connect the
         graph better, higher values keep subspaces apart better.
@@ -82,6 +87,10 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
     schedule : {"cosine", "constant"}
         Course of the learning rate.
     optimizer : {"adam", "muon"}
+    start : {"auto", "alike", "random"}
+        Of training: each row expressed by those most like it, or independent towers
+        as in the paper, which take more steps. "auto" is "alike" for rows that fill
+        25 dimensions or more.
     algorithm : {"auto", "naive", "two_pass"}
         Gradient of a step: in one graph, in two passes of bounded memory, or
         whichever fits into the memory that is free.
@@ -184,6 +193,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         n_clusters: int | str = 8,
         *,
         gamma: float | str = "auto",
+        gamma_scale: str = "absolute",
         l1_ratio: float = 0.9,
         hidden_sizes: Sequence[int] | str = "auto",
         n_embedding: int | str = "auto",
@@ -194,6 +204,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         learning_rate: float | str = "auto",
         schedule: str = "cosine",
         optimizer: str = "adam",
+        start: str = "auto",
         algorithm: str = "auto",
         n_nonzero: int = 30,
         affinity: str = "symmetric",
@@ -212,6 +223,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
     ) -> None:
         self.n_clusters = n_clusters
         self.gamma = gamma
+        self.gamma_scale = gamma_scale
         self.l1_ratio = l1_ratio
         self.hidden_sizes = hidden_sizes
         self.n_embedding = n_embedding
@@ -222,6 +234,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         self.learning_rate = learning_rate
         self.schedule = schedule
         self.optimizer = optimizer
+        self.start = start
         self.algorithm = algorithm
         self.n_nonzero = n_nonzero
         self.affinity = affinity
@@ -272,7 +285,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         # Many processes must draw the same rows.
         seed = int(distributed.from_main(torch.tensor(self._seed())))
         source = streaming.shared(whole)
-        index = self._graph_rows(len(whole), seed=seed)
+        index = graph_rows(self, len(whole), seed=seed)
         is_sample = len(index) < len(whole)
 
         with self._timed("training"):
@@ -396,39 +409,27 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         self.smallest_gamma_ = smallest_gamma(
             sample, config.l1_ratio, block_size=config.block_size
         )
-        config = replace(config, gamma=choose_gamma(self.gamma, self.smallest_gamma_))
+        gamma = choose_gamma(
+            self.gamma, self.gamma_scale, self.smallest_gamma_, n_rows=len(sample)
+        )
+        config = replace(config, gamma=gamma)
         require_large_enough(config.gamma, self.smallest_gamma_)
         for name in ("gamma", "learning_rate", "algorithm", "precision"):
             chosen[name] = getattr(config, name)
         self.network_ = SelfExpressiveNetwork(
             source.n_features, network_config, generator=generator
         ).to(device)
-        callbacks = [
-            *(self.callbacks or ()),
-            *([ProgressBar()] if self.verbose and distributed.is_main() else []),
-        ]
+        chosen["start"] = start_training(self.network_, sample, self.start)
         with torch.cuda.device_of(self.network_.threshold):
             self.history_ = train(
                 self.network_,
                 sample,
                 config,
                 seed=seed,
-                callbacks=callbacks,
+                callbacks=callbacks(self),
                 checkpoints=checkpoints(self),
             )
         self.n_iter_ = len(self.history_["objective"])
-
-    def _graph_rows(self, n_samples: int, *, seed: int) -> torch.Tensor:
-        """Return the positions of the rows to build the graph of."""
-        n_rows = streaming.n_clustered(
-            self.n_cluster_samples,
-            n_samples,
-            n_clusters=least_clusters(self.n_clusters),
-            n_references=self.n_references,
-            n_nonzero=self.n_nonzero,
-        )
-        # Not the seed of the training sample: the graph should see other rows, too.
-        return streaming.draw(n_samples, n_rows, seed=seed + 1)
 
     def _new_rows(self, X: Any) -> RowSource:
         check_is_fitted(self, "references_")

@@ -7,14 +7,25 @@ from typing import Any
 
 import torch
 
-from selfexpress.config import NetworkConfig, TrainConfig, require_count
+from selfexpress import distributed
+from selfexpress.baselines.problem import GAMMA_SCALES
+from selfexpress.config import (
+    NetworkConfig,
+    TrainConfig,
+    require_choice,
+    require_count,
+)
 from selfexpress.errors import ConfigError
+from selfexpress.estimators import streaming
+from selfexpress.estimators.base import least_clusters
+from selfexpress.training.callbacks import Callback, ProgressBar
 from selfexpress.training.choices import (
     choose_learning_rate,
     default_sizes,
     is_auto,
 )
 from selfexpress.training.resuming import Checkpoints
+from selfexpress.training.start import START_NAMES
 
 
 def chosen_settings(model: Any, device: torch.device) -> dict[str, Any]:
@@ -34,6 +45,8 @@ def train_settings(model: Any, chosen: dict[str, Any]) -> TrainConfig:
     """
     require_count("n_nonzero", model.n_nonzero, advice="Use for example 30.")
     require_count("n_references", model.n_references, advice="Use 10_000.")
+    require_choice("gamma_scale", model.gamma_scale, GAMMA_SCALES)
+    require_choice("start", model.start, START_NAMES)
     names = [field.name for field in fields(TrainConfig) if hasattr(model, field.name)]
     settings = {name: getattr(model, name) for name in names}
     settings |= {name: chosen[name] for name in names if name in chosen}
@@ -43,6 +56,25 @@ def train_settings(model: Any, chosen: dict[str, Any]) -> TrainConfig:
         network = NetworkConfig(chosen["hidden_sizes"], chosen["n_embedding"])
         settings["learning_rate"] = choose_learning_rate(model.learning_rate, network)
     return TrainConfig(**settings)
+
+
+def graph_rows(model: Any, n_samples: int, *, seed: int) -> torch.Tensor:
+    """Return the positions of the rows to build the graph of."""
+    n_rows = streaming.n_clustered(
+        model.n_cluster_samples,
+        n_samples,
+        n_clusters=least_clusters(model.n_clusters),
+        n_references=model.n_references,
+        n_nonzero=model.n_nonzero,
+    )
+    # Not the seed of the training sample: the graph should see other rows, too.
+    return streaming.draw(n_samples, n_rows, seed=seed + 1)
+
+
+def callbacks(model: Any) -> list[Callback]:
+    """Return who is told about every step: the user's, and the progress bar."""
+    is_shown = model.verbose and distributed.is_main()
+    return [*(model.callbacks or ()), *([ProgressBar()] if is_shown else [])]
 
 
 def checkpoints(model: Any) -> Checkpoints | None:

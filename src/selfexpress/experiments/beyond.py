@@ -68,7 +68,7 @@ FEATURES: Mapping[str, Preparation] = {
         f"scattering, whitened, {n}": Preparation(n_components=n)
         for n in (100, 250, 500)
     },
-    "pixels, whitened, 250": Preparation(kind="pixels"),
+    "pixels, whitened": Preparation(kind="pixels"),
 }
 _ADAM = replace(MNIST.recipe, learning_rate=1e-3)
 GAPS: Mapping[str, Recipe] = {
@@ -121,7 +121,7 @@ def gap_cell(recipe: Recipe, is_quick: bool) -> GapCell:
 
 def summarize(results: Results, is_quick: bool) -> Summary:
     """Show the defaults, the gaps, and one table for each setting that was varied."""
-    base = [
+    base: list[Row] = [
         (title, *_scores(results, cell(name, is_quick=is_quick)))
         for name, title in DATASETS.items()
         if name in _shown(is_quick)

@@ -26,6 +26,7 @@ class Recipe:
     learning_rate: float = 1e-3
     schedule: str = "cosine"
     optimizer: str = "adam"
+    start: str = "random"
     algorithm: str = "naive"
     block_size: int = 8192
     precision: str = "auto"

@@ -46,7 +46,7 @@ class Preparation:
 
     kind: str = "scattering"
     projection: str = "whitened"
-    n_components: int | str = 250
+    n_components: int | str = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,11 +127,10 @@ def _prepared(cell: StudyCell, context: Context) -> tuple[Tensor, NDArray[np.int
     rows = start.reshape(len(start), -1).float()
     if how.projection == "none":
         return rows, labels
-    most = how.n_components
-    if not isinstance(most, str):
-        most = min(most, rows.shape[1], len(rows) // 2)
     projection = Whitening(
-        most,
+        how.n_components
+        if isinstance(how.n_components, str)
+        else min(how.n_components, rows.shape[1], len(rows)),
         whiten=how.projection == "whitened",
         center=how.projection == "centred",
     )

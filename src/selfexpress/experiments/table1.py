@@ -42,7 +42,7 @@ def sizes(is_quick: bool) -> tuple[int, ...]:
 
 def cells(is_quick: bool) -> list[Cell]:
     """Return the cells of seed 0."""
-    full = [cell(n_samples, is_quick) for n_samples in sizes(is_quick)]
+    full: list[Cell] = [cell(n_samples, is_quick) for n_samples in sizes(is_quick)]
     return full if is_quick else full + [small_batches(n) for n in POINTS_PER_SUBSPACE]
 
 

@@ -28,6 +28,10 @@ from selfexpress.errors import ConfigError, DataError, DegenerateWarning
 
 Rows = Tensor | NDArray[np.floating]
 
+# "auto" keeps at most so many components, and one for so many rows.
+_MOST_COMPONENTS = 250
+_ROWS_A_COMPONENT = 4
+
 
 class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Project rows on their principal components, level these, scale rows to length 1.
@@ -37,8 +41,11 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     Parameters
     ----------
-    n_components : int, default=250
-        Number of components kept, at most the number of features.
+    n_components : int or "auto", default="auto"
+        Number of components kept, at most the number of features. "auto" keeps 250,
+        or fewer where there are not so many features or not four times as many rows:
+        weak components of few rows are noise, which whitening would make as large as
+        the rest.
     center : bool, default=False
         Subtract the mean first. Subspaces pass through the origin: leave it unless the
         mean carries no information.
@@ -51,6 +58,8 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     Attributes
     ----------
+    n_components_ : int
+        M, the number of components kept.
     components_ : ndarray of shape (M, D), float64
         Orthonormal rows, strongest first, each with a positive largest entry.
     singular_values_ : ndarray of shape (M,)
@@ -82,7 +91,7 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def __init__(
         self,
-        n_components: int = 250,
+        n_components: int | str = "auto",
         *,
         center: bool = False,
         whiten: bool = True,
@@ -106,7 +115,8 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         source = _double_source(self._validated(X, reset=True))
         self._check_settings()
         moments = _second_moments(source, self.block_size, center=self.center)
-        energies, components = _leading_eigenvectors(moments.gram, self.n_components)
+        self.n_components_ = self._choose_n_components(len(source))
+        energies, components = _leading_eigenvectors(moments.gram, self.n_components_)
         total = float(moments.gram.trace())
 
         self.n_samples_seen_ = len(source)
@@ -118,7 +128,7 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if self.whiten:
             self.scale_ = self.singular_values_ / np.sqrt(len(source))
             self._warn_of_empty_components()
-        self._n_features_out = self.n_components
+        self._n_features_out = self.n_components_
         return self
 
     def transform(self, X: ArrayLike | Tensor | RowSource) -> Rows:
@@ -224,18 +234,27 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 f"got {n_features}. Fit again, or give the same features."
             )
 
+    def _choose_n_components(self, n_samples: int) -> int:
+        if not isinstance(self.n_components, str):
+            return self.n_components
+        most = min(_MOST_COMPONENTS, n_samples // _ROWS_A_COMPONENT)
+        return min(max(1, most), self.n_features_in_)
+
     def _check_settings(self) -> None:
         for name in ("n_components", "block_size"):
             value = getattr(self, name)
+            if name == "n_components" and value == "auto":
+                continue
             is_integer = isinstance(value, (int, np.integer))
             if not is_integer or isinstance(value, bool) or value < 1:
                 raise ConfigError(
                     f"{name} must be a positive integer, got {value!r}. "
                     f"Leave it out for the default."
                 )
-        if self.n_components > self.n_features_in_:
+        most = self.n_features_in_
+        if not isinstance(self.n_components, str) and self.n_components > most:
             raise ConfigError(
-                f"n_components must not exceed the {self.n_features_in_} features of "
+                f"n_components must not exceed the {most} features of "
                 f"the data, got {self.n_components}. Lower it."
             )
 
@@ -250,7 +269,7 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.scale_ = np.where(is_empty, 0.0, self.scale_)
         warnings.warn(
             f"n_components should not exceed the rank of the data, got "
-            f"{self.n_components} for rank {int((~is_empty).sum())}. The components "
+            f"{self.n_components_} for rank {int((~is_empty).sum())}. The components "
             f"beyond it are zero; lower n_components.",
             DegenerateWarning,
             stacklevel=3,

@@ -21,9 +21,10 @@ logger = logging.getLogger(__name__)
 
 AUTO = "auto"
 
-# gamma="auto", as a multiple of the value at which a typical row's coefficients start
-# to be non-zero: far into the range where results hardly depend on it.
-_RELATIVE_GAMMA = 100.0
+# gamma="auto", relative: one for so many training rows, within bounds. Few rows offer
+# few of each cluster, and what these leave a large gamma has others make up for.
+_ROWS_A_GAMMA = 50
+_RELATIVE_GAMMAS = (30.0, 100.0)
 
 # Units of a layer from which on training wants smaller steps.
 _WIDE = 1024
@@ -70,11 +71,20 @@ def choose_learning_rate(rate: float | str, network: NetworkConfig) -> float:
     return 3e-4 if widest >= _WIDE else 1e-3
 
 
-def choose_gamma(gamma: float | str, bound: SmallestGamma) -> float:
-    """Return ``gamma``; for "auto" a multiple of what a typical row needs at least."""
-    if gamma == AUTO and math.isfinite(bound.typical) and bound.typical > 0:
-        return _RELATIVE_GAMMA * bound.typical
-    return TrainConfig().gamma if isinstance(gamma, str) else gamma
+def choose_gamma(
+    gamma: float | str, scale: str, bound: SmallestGamma, *, n_rows: int
+) -> float:
+    """Return an absolute gamma for training on ``n_rows``.
+
+    A relative one is a multiple of what a typical row needs for a coefficient that is
+    not zero. Where rows need none, or infinitely much, there is nothing to relate to.
+    """
+    has_scale = math.isfinite(bound.typical) and bound.typical > 0
+    if isinstance(gamma, str):
+        least, most = _RELATIVE_GAMMAS
+        relative = min(max(n_rows / _ROWS_A_GAMMA, least), most)
+        return relative * bound.typical if has_scale else TrainConfig().gamma
+    return gamma * bound.typical if scale == "relative" and has_scale else gamma
 
 
 def is_auto(value: object) -> bool:

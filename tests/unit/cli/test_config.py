@@ -87,6 +87,7 @@ def test_clusters_can_be_counted(folder):
     Path("fit.toml").write_text('n-clusters = "auto"\ndata = "rows.npy"\n')
     words = ("--config", "fit.toml", "-o", "m", "--hidden-sizes", "64", "--quiet")
     words = (*words, "--n-embedding", 64, "--max-iter", 200, "--device", "cpu")
+    words = (*words, "--gamma", 100)
     assert shown(*words)["n-clusters"] == "auto"
     ran = call("fit", *words, "--run", "run", "--json")
     assert ran.exit_code == 0, ran.output

@@ -55,11 +55,11 @@ def test_the_paper_stands_beside_ours_and_nothing_runs_twice(call, tiny, tmp_pat
     options = ("--records", tmp_path, "--device", "cpu", "--seeds", 2)
     code, out, err = call("reproduce", "table1", *options)
     assert code == 0
-    assert len(re.findall(r"equivalence n_samples=\d+ .* done", err)) == 4
-    assert "4 cells run, 0 were finished before" in err
+    assert len(re.findall(r"equivalence n_samples=\d+ .* done", err)) == 8
+    assert "8 cells run, 0 were finished before" in err
     assert "±" in out
     code, out, err = call("reproduce", "table1", *options, "--json")
-    assert "0 cells run, 4 were finished before" in err
+    assert "0 cells run, 8 were finished before" in err
     tables = json.loads(out)["experiments"]["table1"]["tables"]
     row = tables[0]["rows"][0]
     assert row["method"] == "EnSC"
@@ -71,9 +71,9 @@ def test_a_part_can_be_run_and_planned(call, tiny, tmp_path):
     options = ("--records", tmp_path, "--device", "cpu", "--only", "n_samples=10")
     code, _, err = call("reproduce", "table1", *options, "--seeds", 1)
     assert code == 0
-    assert "1 cells run" in err
+    assert "2 cells run" in err
     _, out, _ = call("reproduce", "table1", "--records", tmp_path, "--plan")
-    assert out.splitlines()[-1] == "5 of 6 cells to run"
+    assert out.splitlines()[-1] == "10 of 12 cells to run"
     _, out, _ = call("reproduce", "table1", "--records", tmp_path, "--show")
     assert "EnSC" in out
 

@@ -294,3 +294,14 @@ def test_a_source_of_other_width_is_not_streamed(seed):
     whitening = Whitening(4).fit(rows)
     with pytest.raises(DataError, match="6 features"):
         whitening.stream(ArraySource(rows[:, :5]))
+
+
+@pytest.mark.parametrize(
+    ("shape", "n_components"), [((40, 30), 10), ((400, 30), 30), ((1100, 260), 250)]
+)
+def test_auto_keeps_what_the_rows_can_tell(shape, n_components, seed):
+    """A component for every four rows, all that there are, or 250."""
+    rows = np.random.default_rng(seed).normal(size=shape)
+    whitening = Whitening().fit(rows)
+    assert whitening.n_components_ == n_components
+    assert whitening.transform(rows).shape == (shape[0], n_components)

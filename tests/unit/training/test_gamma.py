@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from sklearn.linear_model import ElasticNet
 
 from selfexpress.data.sources import ArraySource
 from selfexpress.errors import DegenerateError
+from selfexpress.training.choices import choose_gamma
 from selfexpress.training.gamma import (
     SmallestGamma,
     require_large_enough,
@@ -58,3 +60,18 @@ def test_orthogonal_rows_have_no_gamma():
     bound = smallest_gamma(source, 0.9, block_size=2)
     with pytest.raises(DegenerateError, match="orthogonal"):
         require_large_enough(1e9, bound)
+
+
+@pytest.mark.parametrize(("n_rows", "factor"), [(100, 30), (2500, 50), (9000, 100)])
+def test_auto_is_relative_and_smaller_for_few_rows(n_rows, factor):
+    bound = SmallestGamma(any_row=1.0, every_row=4.0, typical=2.0, is_exact=True)
+    chosen = choose_gamma("auto", "absolute", bound, n_rows=n_rows)
+    assert chosen == pytest.approx(factor * 2.0)
+
+
+def test_a_relative_gamma_is_a_multiple_of_what_a_typical_row_needs():
+    bound = SmallestGamma(any_row=1.0, every_row=4.0, typical=2.0, is_exact=True)
+    assert choose_gamma(7.0, "relative", bound, n_rows=10) == 14.0
+    assert choose_gamma(7.0, "absolute", bound, n_rows=10) == 7.0
+    without = SmallestGamma(math.inf, math.inf, math.inf, True)
+    assert choose_gamma(7.0, "relative", without, n_rows=10) == 7.0

@@ -1,0 +1,93 @@
+"""Where training starts: with like expressing like, or at random as in the paper.
+
+With independent towers the first coefficients are noise. Training then has to leave a
+plateau where all of them are small, and stays there for long if gamma is small. Towers
+that start alike have their largest products where rows are alike, and the threshold
+lets only the largest pass. But where all rows are alike, as pixels of faces are, or
+lie in few dimensions, that says little, and training may leave every product below the
+threshold for good.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from selfexpress.data.sources import RowSource
+from selfexpress.network import SelfExpressiveNetwork
+
+# Rows that express a typical row at the start. From 5 to 30 training ends the same.
+_N_KEYS = 10
+_MAX_ROWS = 2000
+# Dimensions that rows must fill for like rows to stand out.
+_LEAST_DIMENSIONS = 25
+
+START_NAMES = ("auto", "alike", "random")
+
+
+def start_training(
+    network: SelfExpressiveNetwork, source: RowSource, start: str
+) -> str:
+    """Set the weights to start with; return which start was chosen.
+
+    Parameters
+    ----------
+    network : SelfExpressiveNetwork
+        With its towers drawn at random.
+    source : RowSource
+        Of unit rows; at most 2000, evenly spaced, are looked at.
+    start : {"auto", "alike", "random"}
+        "random" leaves the towers independent and the threshold at 0, as in the
+        paper. "auto" is "alike" for rows that fill 25 dimensions or more.
+    """
+    n_rows = min(len(source), _MAX_ROWS)
+    rows = source.take(torch.arange(n_rows) * len(source) // n_rows)
+    if start == "auto":
+        is_wide = effective_dimension(rows) >= _LEAST_DIMENSIONS
+        start = "alike" if is_wide else "random"
+    if start == "alike":
+        start_alike(network, rows.to(network.threshold), n_keys=len(source))
+    return start
+
+
+def effective_dimension(rows: Tensor) -> float:
+    """Return in how many dimensions unit rows are spread: 1 / mean squared cosine.
+
+    It is D for rows of all directions in R^D, and 1 for rows of one direction.
+    """
+    moments = rows.T @ rows / len(rows)  # (D, D)
+    return 1 / float(moments.square().sum())
+
+
+@torch.no_grad()
+def start_alike(network: SelfExpressiveNetwork, rows: Tensor, *, n_keys: int) -> None:
+    """Let every row be expressed by the rows most like it.
+
+    - Weights of the first layer are drawn for entries of size 1; those of a unit row
+      are smaller by the square root of their number, which is made up for.
+    - The key tower is a copy of the query tower, and the threshold is where a typical
+      row has 10 coefficients.
+
+    Parameters
+    ----------
+    network : SelfExpressiveNetwork
+    rows : Tensor of shape (B, D)
+        Some of the unit rows.
+    n_keys : int
+        How many there are in all.
+    """
+    tower = network.query_tower
+    first = tower[0]
+    assert isinstance(first, nn.Linear)
+    first.weight.mul_(math.sqrt(network.n_features))
+    network.key_tower.load_state_dict(tower.state_dict())
+
+    outputs = tower(rows)
+    products = (outputs @ outputs.T).abs().fill_diagonal_(0)
+    # Of all keys only some are looked at.
+    n_passing = max(1, round(_N_KEYS * len(rows) / n_keys))
+    n_largest = min(n_passing + 1, len(rows))
+    largest_stopped = products.topk(n_largest, dim=1).values[:, -1]
+    network.threshold.copy_(largest_stopped.median())

@@ -1,0 +1,101 @@
+"""Where training starts."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from problems import unit_data
+
+from selfexpress.config import NetworkConfig
+from selfexpress.data.sources import ArraySource
+from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.training.start import (
+    effective_dimension,
+    start_alike,
+    start_training,
+)
+
+
+def network_of(n_features, seed):
+    generator = torch.Generator().manual_seed(seed)
+    sizes = NetworkConfig((64, 64), 64)
+    return SelfExpressiveNetwork(n_features, sizes, generator=generator)
+
+
+def clustered_rows(seed, *, n_clusters=10, size=20, n_features=60):
+    """Rows near directions that are almost orthogonal."""
+    generator = torch.Generator().manual_seed(seed)
+    centers = torch.randn(n_clusters, n_features, generator=generator)
+    noise = torch.randn(n_clusters * size, n_features, generator=generator)
+    rows = centers.repeat_interleave(size, dim=0) + 0.5 * noise
+    return rows / rows.norm(dim=1, keepdim=True)
+
+
+@torch.no_grad()
+def test_like_rows_express_a_row_at_the_start(seed):
+    rows = clustered_rows(seed)
+    network = network_of(60, seed)
+    start_alike(network, rows, n_keys=len(rows))
+    products = network.query_tower(rows) @ network.key_tower(rows).T
+    is_used = (products.abs() > network.threshold).fill_diagonal_(False)
+    assert is_used.sum(dim=1).float().median() == pytest.approx(10, abs=1)
+    owner = torch.arange(len(rows)) // 20
+    is_same = owner[:, None] == owner
+    assert (is_used & is_same).sum() > 0.9 * is_used.sum()
+
+
+@torch.no_grad()
+def test_rows_that_were_not_looked_at_count_as_keys(seed):
+    """Ten of all keys are a tenth of that in a tenth of them."""
+    rows = clustered_rows(seed)
+    few, many = network_of(60, seed), network_of(60, seed)
+    start_alike(few, rows, n_keys=len(rows))
+    start_alike(many, rows, n_keys=10 * len(rows))
+    assert many.threshold > few.threshold
+
+
+def test_towers_start_as_copies_that_share_nothing(seed):
+    network = network_of(60, seed)
+    before = network.query_tower[0].weight.detach().clone()
+    start_alike(network, clustered_rows(seed), n_keys=200)
+    scaled = math.sqrt(60) * before
+    torch.testing.assert_close(network.query_tower[0].weight.detach(), scaled)
+    pairs = zip(
+        network.query_tower.parameters(), network.key_tower.parameters(), strict=True
+    )
+    for query, key in pairs:
+        assert torch.equal(query, key)
+        assert query.data_ptr() != key.data_ptr()
+
+
+def test_a_random_start_changes_nothing(seed):
+    network, same = network_of(60, seed), network_of(60, seed)
+    source = ArraySource(clustered_rows(seed))
+    assert start_training(network, source, "random") == "random"
+    for one, other in zip(network.parameters(), same.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("n_features", "shift", "expected"),
+    [(60, 0.0, "alike"), (60, 3.0, "random"), (10, 0.0, "random")],
+    ids=["wide", "a common direction", "few dimensions"],
+)
+def test_auto_looks_at_the_dimensions_that_rows_fill(n_features, shift, expected, seed):
+    rows = unit_data(300, n_features, seed=seed) + shift / math.sqrt(n_features)
+    source = ArraySource(rows / rows.norm(dim=1, keepdim=True))
+    assert start_training(network_of(n_features, seed), source, "auto") == expected
+
+
+def test_effective_dimension_of_known_rows():
+    assert effective_dimension(torch.eye(7)) == pytest.approx(7)
+    assert effective_dimension(torch.eye(7)[:1].expand(5, 7)) == pytest.approx(1)
+
+
+def test_one_row_and_few_rows_can_be_started_with(seed):
+    for n_rows in (1, 2, 5):
+        network = network_of(60, seed)
+        start_alike(network, clustered_rows(seed)[:n_rows], n_keys=n_rows)
+        assert torch.isfinite(network.threshold)
