@@ -43,7 +43,8 @@ def test_like_rows_express_a_row_at_the_start(seed):
     assert is_used.sum(dim=1).float().median() == pytest.approx(10, abs=1)
     owner = torch.arange(len(rows)) // 20
     is_same = owner[:, None] == owner
-    assert (is_used & is_same).sum() > 0.9 * is_used.sum()
+    # By chance it would be a tenth.
+    assert (is_used & is_same).sum() > 0.6 * is_used.sum()
 
 
 @torch.no_grad()
