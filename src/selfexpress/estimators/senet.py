@@ -23,11 +23,10 @@ from selfexpress.estimators.base import (
     SelfExpressiveClusterer,
     resolve_device,
 )
+from selfexpress.estimators.fitting import trained_network
 from selfexpress.estimators.html_summary import ShownInNotebooks
 from selfexpress.estimators.persistence import SavedToFile
 from selfexpress.estimators.settings import (
-    callbacks,
-    checkpoints,
     chosen_settings,
     graph_rows,
     train_settings,
@@ -41,8 +40,6 @@ from selfexpress.training.gamma import (
     require_nonzero,
     smallest_gamma,
 )
-from selfexpress.training.loop import train
-from selfexpress.training.start import start_training
 
 
 class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
@@ -89,8 +86,8 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
     optimizer : {"adam", "muon"}
     start : {"auto", "alike", "random"}
         Of training: each row expressed by those most like it, or independent towers
-        as in the paper, which take more steps. "auto" is "alike" for rows that fill
-        25 dimensions or more.
+        as in the paper, which take more steps. "auto" is "alike" for fewer than
+        2,000 training rows that fill 25 dimensions or more.
     algorithm : {"auto", "naive", "two_pass"}
         Gradient of a step: in one graph, in two passes of bounded memory, or
         whichever fits into the memory that is free.
@@ -416,19 +413,15 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         require_large_enough(config.gamma, self.smallest_gamma_)
         for name in ("gamma", "learning_rate", "algorithm", "precision"):
             chosen[name] = getattr(config, name)
-        self.network_ = SelfExpressiveNetwork(
-            source.n_features, network_config, generator=generator
-        ).to(device)
-        chosen["start"] = start_training(self.network_, sample, self.start)
-        with torch.cuda.device_of(self.network_.threshold):
-            self.history_ = train(
-                self.network_,
-                sample,
-                config,
-                seed=seed,
-                callbacks=callbacks(self),
-                checkpoints=checkpoints(self),
-            )
+        self.network_, self.history_ = trained_network(
+            self,
+            sample,
+            network_config,
+            config,
+            generator=generator,
+            seed=seed,
+            device=device,
+        )
         self.n_iter_ = len(self.history_["objective"])
 
     def _new_rows(self, X: Any) -> RowSource:

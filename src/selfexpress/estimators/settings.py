@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from selfexpress import distributed
 from selfexpress.baselines.problem import GAMMA_SCALES
 from selfexpress.config import (
     NetworkConfig,
@@ -15,16 +14,13 @@ from selfexpress.config import (
     require_choice,
     require_count,
 )
-from selfexpress.errors import ConfigError
 from selfexpress.estimators import streaming
 from selfexpress.estimators.base import least_clusters
-from selfexpress.training.callbacks import Callback, ProgressBar
 from selfexpress.training.choices import (
     choose_learning_rate,
     default_sizes,
     is_auto,
 )
-from selfexpress.training.resuming import Checkpoints
 from selfexpress.training.start import START_NAMES
 
 
@@ -69,21 +65,3 @@ def graph_rows(model: Any, n_samples: int, *, seed: int) -> torch.Tensor:
     )
     # Not the seed of the training sample: the graph should see other rows, too.
     return streaming.draw(n_samples, n_rows, seed=seed + 1)
-
-
-def callbacks(model: Any) -> list[Callback]:
-    """Return who is told about every step: the user's, and the progress bar."""
-    is_shown = model.verbose and distributed.is_main()
-    return [*(model.callbacks or ()), *([ProgressBar()] if is_shown else [])]
-
-
-def checkpoints(model: Any) -> Checkpoints | None:
-    """Return where the training of a model is kept, if anywhere."""
-    if model.checkpoint is None:
-        return None
-    if model.random_state is None:
-        raise ConfigError(
-            "random_state must be fixed for a fit with checkpoints, which else "
-            "could not go on from them, got None. Use random_state=0."
-        )
-    return Checkpoints(model.checkpoint)

@@ -1,11 +1,11 @@
 """Where training starts: with like expressing like, or at random as in the paper.
 
-With independent towers the first coefficients are noise. Training then has to leave a
-plateau where all of them are small, and stays there for long if gamma is small. Towers
-that start alike have their largest products where rows are alike, and the threshold
-lets only the largest pass. But where all rows are alike, as pixels of faces are, or
-lie in few dimensions, that says little, and training may leave every product below the
-threshold for good.
+With independent towers the first coefficients are noise, and training has to leave a
+plateau where all of them are small. With few rows it stays there for long. Towers that
+start alike have their largest products where rows are alike, and the threshold lets
+only the largest pass. But where all rows are alike, as pixels of faces are, or lie in
+few dimensions, that says little, and training may leave every product below the
+threshold for good; with many rows a random start ends nearer to the optimum.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from selfexpress.network import SelfExpressiveNetwork
 # Rows that express a typical row at the start. From 5 to 30 training ends the same.
 _N_KEYS = 10
 _MAX_ROWS = 2000
-# Dimensions that rows must fill for like rows to stand out.
+# "auto" takes the start from like rows for fewer than so many ...
+_FEW_ROWS = 2000
+# ... that fill so many dimensions: there like rows stand out.
 _LEAST_DIMENSIONS = 25
 
 START_NAMES = ("auto", "alike", "random")
@@ -40,13 +42,15 @@ def start_training(
         Of unit rows; at most 2000, evenly spaced, are looked at.
     start : {"auto", "alike", "random"}
         "random" leaves the towers independent and the threshold at 0, as in the
-        paper. "auto" is "alike" for rows that fill 25 dimensions or more.
+        paper. "auto" is "alike" for fewer than 2000 rows that fill 25 dimensions or
+        more.
     """
     n_rows = min(len(source), _MAX_ROWS)
     rows = source.take(torch.arange(n_rows) * len(source) // n_rows)
     if start == "auto":
+        is_few = len(source) < _FEW_ROWS
         is_wide = effective_dimension(rows) >= _LEAST_DIMENSIONS
-        start = "alike" if is_wide else "random"
+        start = "alike" if is_few and is_wide else "random"
     if start == "alike":
         start_alike(network, rows.to(network.threshold), n_keys=len(source))
     return start

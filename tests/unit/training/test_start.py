@@ -80,12 +80,19 @@ def test_a_random_start_changes_nothing(seed):
 
 
 @pytest.mark.parametrize(
-    ("n_features", "shift", "expected"),
-    [(60, 0.0, "alike"), (60, 3.0, "random"), (10, 0.0, "random")],
-    ids=["wide", "a common direction", "few dimensions"],
+    ("n_rows", "n_features", "shift", "expected"),
+    [
+        (300, 60, 0.0, "alike"),
+        (300, 60, 3.0, "random"),
+        (300, 10, 0.0, "random"),
+        (2000, 60, 0.0, "random"),
+    ],
+    ids=["few and wide", "a common direction", "few dimensions", "many rows"],
 )
-def test_auto_looks_at_the_dimensions_that_rows_fill(n_features, shift, expected, seed):
-    rows = unit_data(300, n_features, seed=seed) + shift / math.sqrt(n_features)
+def test_auto_looks_at_rows_and_the_dimensions_they_fill(
+    n_rows, n_features, shift, expected, seed
+):
+    rows = unit_data(n_rows, n_features, seed=seed) + shift / math.sqrt(n_features)
     source = ArraySource(rows / rows.norm(dim=1, keepdim=True))
     assert start_training(network_of(n_features, seed), source, "auto") == expected
 

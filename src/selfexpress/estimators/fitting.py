@@ -1,0 +1,97 @@
+"""From rows to a trained network."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from selfexpress import distributed
+from selfexpress.config import NetworkConfig, TrainConfig
+from selfexpress.data.sources import RowSource
+from selfexpress.errors import ConfigError, DegenerateWarning
+from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.training.callbacks import Callback, ProgressBar
+from selfexpress.training.loop import train
+from selfexpress.training.resuming import Checkpoints
+from selfexpress.training.start import start_training
+
+History = dict[str, NDArray[np.float64]]
+
+
+def trained_network(
+    model: Any,
+    sample: RowSource,
+    network_config: NetworkConfig,
+    config: TrainConfig,
+    *,
+    generator: torch.Generator,
+    seed: int,
+    device: torch.device,
+) -> tuple[SelfExpressiveNetwork, History]:
+    """Train a network on a model's terms; return it and its history.
+
+    Where ``start="auto"`` chose like rows and training left no coefficient, it is
+    repeated from a random start. ``model.settings_["start"]`` says which it was.
+    """
+    drawn = SelfExpressiveNetwork(
+        sample.n_features, network_config, generator=generator
+    )
+    network = copy.deepcopy(drawn).to(device)
+    start = start_training(network, sample, model.start)
+    history = _train(model, network, sample, config, seed=seed)
+    is_dead = not history["penalty"][-1:].any()
+    if is_dead and start == "alike" and model.start == "auto":
+        warnings.warn(
+            "Training that starts from like rows should leave coefficients, but left "
+            "none; it is repeated from a random start. Use start='random'.",
+            DegenerateWarning,
+            stacklevel=4,
+        )
+        network, start = drawn.to(device), "random"
+        history = _train(model, network, sample, config, seed=seed, folder="random")
+    model.settings_["start"] = start
+    return network, history
+
+
+def _train(
+    model: Any,
+    network: SelfExpressiveNetwork,
+    sample: RowSource,
+    config: TrainConfig,
+    *,
+    seed: int,
+    folder: str = "",
+) -> History:
+    with torch.cuda.device_of(network.threshold):
+        return train(
+            network,
+            sample,
+            config,
+            seed=seed,
+            callbacks=_callbacks(model),
+            checkpoints=_checkpoints(model, folder),
+        )
+
+
+def _callbacks(model: Any) -> list[Callback]:
+    """Return who is told about every step: the user's, and the progress bar."""
+    is_shown = model.verbose and distributed.is_main()
+    return [*(model.callbacks or ()), *([ProgressBar()] if is_shown else [])]
+
+
+def _checkpoints(model: Any, folder: str) -> Checkpoints | None:
+    """Return where the training of a model is kept, if anywhere."""
+    if model.checkpoint is None:
+        return None
+    if model.random_state is None:
+        raise ConfigError(
+            "random_state must be fixed for a fit with checkpoints, which else "
+            "could not go on from them, got None. Use random_state=0."
+        )
+    return Checkpoints(Path(model.checkpoint) / folder)
