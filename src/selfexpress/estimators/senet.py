@@ -40,6 +40,7 @@ from selfexpress.training.gamma import (
     require_nonzero,
     smallest_gamma,
 )
+from selfexpress.training.start import choose_start
 
 
 class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
@@ -58,8 +59,8 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         "auto" counts them in the graph, from 2 to 100: see :doc:`/how-it-works`.
     gamma : float or "auto"
         Weight of the reconstruction against sparsity. Larger values use more and
-        larger coefficients; raise it when rows stay without any. "auto" is relative,
-        from 30 for a few training rows to 100 for 5,000.
+        larger coefficients; raise it when rows stay without any. "auto" is 100,
+        relative, or 30 if training starts with like rows.
     gamma_scale : {"absolute", "relative"}
         ``"relative"`` takes ``gamma`` times the value at which a typical row's
         coefficients start to be non-zero, which means the same for all data.
@@ -406,8 +407,9 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         self.smallest_gamma_ = smallest_gamma(
             sample, config.l1_ratio, block_size=config.block_size
         )
+        chosen["start"] = choose_start(self.start, sample)
         gamma = choose_gamma(
-            self.gamma, self.gamma_scale, self.smallest_gamma_, n_rows=len(sample)
+            self.gamma, self.gamma_scale, self.smallest_gamma_, start=chosen["start"]
         )
         config = replace(config, gamma=gamma)
         require_large_enough(config.gamma, self.smallest_gamma_)

@@ -21,10 +21,10 @@ logger = logging.getLogger(__name__)
 
 AUTO = "auto"
 
-# gamma="auto", relative: one for so many training rows, within bounds. Few rows offer
-# few of each cluster, and what these leave a large gamma has others make up for.
-_ROWS_A_GAMMA = 50
-_RELATIVE_GAMMAS = (30.0, 100.0)
+# gamma="auto", relative, by the start of training. From a random one it takes much to
+# leave the plateau; few rows, which start alike, offer few of each cluster, and what
+# these leave a large gamma has others make up for.
+_RELATIVE_GAMMA = {"random": 100.0, "alike": 30.0}
 
 # Units of a layer from which on training wants smaller steps.
 _WIDE = 1024
@@ -72,18 +72,17 @@ def choose_learning_rate(rate: float | str, network: NetworkConfig) -> float:
 
 
 def choose_gamma(
-    gamma: float | str, scale: str, bound: SmallestGamma, *, n_rows: int
+    gamma: float | str, scale: str, bound: SmallestGamma, *, start: str
 ) -> float:
-    """Return an absolute gamma for training on ``n_rows``.
+    """Return an absolute gamma for a training that starts so.
 
     A relative one is a multiple of what a typical row needs for a coefficient that is
     not zero. Where rows need none, or infinitely much, there is nothing to relate to.
     """
     has_scale = math.isfinite(bound.typical) and bound.typical > 0
     if isinstance(gamma, str):
-        least, most = _RELATIVE_GAMMAS
-        relative = min(max(n_rows / _ROWS_A_GAMMA, least), most)
-        return relative * bound.typical if has_scale else TrainConfig().gamma
+        relative = _RELATIVE_GAMMA[start] * bound.typical
+        return relative if has_scale else TrainConfig().gamma
     return gamma * bound.typical if scale == "relative" and has_scale else gamma
 
 

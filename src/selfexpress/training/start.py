@@ -29,31 +29,17 @@ _LEAST_DIMENSIONS = 25
 START_NAMES = ("auto", "alike", "random")
 
 
-def start_training(
-    network: SelfExpressiveNetwork, source: RowSource, start: str
-) -> str:
-    """Set the weights to start with; return which start was chosen.
+def choose_start(start: str, source: RowSource) -> str:
+    """Return ``start``; for "auto" what suits the rows.
 
-    Parameters
-    ----------
-    network : SelfExpressiveNetwork
-        With its towers drawn at random.
-    source : RowSource
-        Of unit rows; at most 2000, evenly spaced, are looked at.
-    start : {"auto", "alike", "random"}
-        "random" leaves the towers independent and the threshold at 0, as in the
-        paper. "auto" is "alike" for fewer than 2000 rows that fill 25 dimensions or
-        more.
+    That is "alike" for fewer than 2000 unit rows that fill 25 dimensions or more, else
+    "random", which leaves towers and threshold as they are drawn, as in the paper.
     """
-    n_rows = min(len(source), _MAX_ROWS)
-    rows = source.take(torch.arange(n_rows) * len(source) // n_rows)
-    if start == "auto":
-        is_few = len(source) < _FEW_ROWS
-        is_wide = effective_dimension(rows) >= _LEAST_DIMENSIONS
-        start = "alike" if is_few and is_wide else "random"
-    if start == "alike":
-        start_alike(network, rows.to(network.threshold), n_keys=len(source))
-    return start
+    if start != "auto":
+        return start
+    is_few = len(source) < _FEW_ROWS
+    is_alike = is_few and effective_dimension(_some(source)) >= _LEAST_DIMENSIONS
+    return "alike" if is_alike else "random"
 
 
 def effective_dimension(rows: Tensor) -> float:
@@ -66,7 +52,7 @@ def effective_dimension(rows: Tensor) -> float:
 
 
 @torch.no_grad()
-def start_alike(network: SelfExpressiveNetwork, rows: Tensor, *, n_keys: int) -> None:
+def start_alike(network: SelfExpressiveNetwork, source: RowSource) -> None:
     """Let every row be expressed by the rows most like it.
 
     - Weights of the first layer are drawn for entries of size 1; those of a unit row
@@ -77,11 +63,11 @@ def start_alike(network: SelfExpressiveNetwork, rows: Tensor, *, n_keys: int) ->
     Parameters
     ----------
     network : SelfExpressiveNetwork
-    rows : Tensor of shape (B, D)
-        Some of the unit rows.
-    n_keys : int
-        How many there are in all.
+        With its towers drawn at random.
+    source : RowSource
+        Of unit rows; at most 2000, evenly spaced, are looked at.
     """
+    rows = _some(source).to(network.threshold)
     tower = network.query_tower
     first = tower[0]
     assert isinstance(first, nn.Linear)
@@ -91,7 +77,12 @@ def start_alike(network: SelfExpressiveNetwork, rows: Tensor, *, n_keys: int) ->
     outputs = tower(rows)
     products = (outputs @ outputs.T).abs().fill_diagonal_(0)
     # Of all keys only some are looked at.
-    n_passing = max(1, round(_N_KEYS * len(rows) / n_keys))
+    n_passing = max(1, round(_N_KEYS * len(rows) / len(source)))
     n_largest = min(n_passing + 1, len(rows))
     largest_stopped = products.topk(n_largest, dim=1).values[:, -1]
     network.threshold.copy_(largest_stopped.median())
+
+
+def _some(source: RowSource) -> Tensor:
+    n_rows = min(len(source), _MAX_ROWS)
+    return source.take(torch.arange(n_rows) * len(source) // n_rows)

@@ -62,16 +62,16 @@ def test_orthogonal_rows_have_no_gamma():
         require_large_enough(1e9, bound)
 
 
-@pytest.mark.parametrize(("n_rows", "factor"), [(100, 30), (2500, 50), (9000, 100)])
-def test_auto_is_relative_and_smaller_for_few_rows(n_rows, factor):
+@pytest.mark.parametrize(("start", "factor"), [("random", 100), ("alike", 30)])
+def test_auto_is_relative_and_follows_the_start(start, factor):
     bound = SmallestGamma(any_row=1.0, every_row=4.0, typical=2.0, is_exact=True)
-    chosen = choose_gamma("auto", "absolute", bound, n_rows=n_rows)
+    chosen = choose_gamma("auto", "absolute", bound, start=start)
     assert chosen == pytest.approx(factor * 2.0)
 
 
 def test_a_relative_gamma_is_a_multiple_of_what_a_typical_row_needs():
     bound = SmallestGamma(any_row=1.0, every_row=4.0, typical=2.0, is_exact=True)
-    assert choose_gamma(7.0, "relative", bound, n_rows=10) == 14.0
-    assert choose_gamma(7.0, "absolute", bound, n_rows=10) == 7.0
-    without = SmallestGamma(math.inf, math.inf, math.inf, True)
-    assert choose_gamma(7.0, "relative", without, n_rows=10) == 7.0
+    assert choose_gamma(7.0, "relative", bound, start="random") == 14.0
+    assert choose_gamma(7.0, "absolute", bound, start="random") == 7.0
+    without = SmallestGamma(math.inf, math.inf, math.inf, is_exact=True)
+    assert choose_gamma(7.0, "relative", without, start="random") == 7.0

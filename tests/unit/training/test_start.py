@@ -11,10 +11,11 @@ from problems import unit_data
 from selfexpress.config import NetworkConfig
 from selfexpress.data.sources import ArraySource
 from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.training import start
 from selfexpress.training.start import (
+    choose_start,
     effective_dimension,
     start_alike,
-    start_training,
 )
 
 
@@ -37,7 +38,7 @@ def clustered_rows(seed, *, n_clusters=10, size=20, n_features=60):
 def test_like_rows_express_a_row_at_the_start(seed):
     rows = clustered_rows(seed)
     network = network_of(60, seed)
-    start_alike(network, rows, n_keys=len(rows))
+    start_alike(network, ArraySource(rows))
     products = network.query_tower(rows) @ network.key_tower(rows).T
     is_used = (products.abs() > network.threshold).fill_diagonal_(False)
     assert is_used.sum(dim=1).float().median() == pytest.approx(10, abs=1)
@@ -48,19 +49,23 @@ def test_like_rows_express_a_row_at_the_start(seed):
 
 
 @torch.no_grad()
-def test_rows_that_were_not_looked_at_count_as_keys(seed):
-    """Ten of all keys are a tenth of that in a tenth of them."""
-    rows = clustered_rows(seed)
-    few, many = network_of(60, seed), network_of(60, seed)
-    start_alike(few, rows, n_keys=len(rows))
-    start_alike(many, rows, n_keys=10 * len(rows))
-    assert many.threshold > few.threshold
+def test_rows_that_are_not_looked_at_count_as_keys(seed, monkeypatch):
+    """Ten of all keys are fewer in a part of them."""
+    source = ArraySource(clustered_rows(seed))
+    whole, part = network_of(60, seed), network_of(60, seed)
+    start_alike(whole, source)
+    monkeypatch.setattr(start, "_MAX_ROWS", 100)
+    start_alike(part, source)
+    products = whole.query_tower(source.take(torch.arange(200)))
+    products = (products @ products.T).fill_diagonal_(0)
+    n_used = [(products > n.threshold).sum(dim=1).median() for n in (whole, part)]
+    assert n_used[1] == pytest.approx(int(n_used[0]), abs=4)
 
 
 def test_towers_start_as_copies_that_share_nothing(seed):
     network = network_of(60, seed)
     before = network.query_tower[0].weight.detach().clone()
-    start_alike(network, clustered_rows(seed), n_keys=200)
+    start_alike(network, ArraySource(clustered_rows(seed)))
     scaled = math.sqrt(60) * before
     torch.testing.assert_close(network.query_tower[0].weight.detach(), scaled)
     pairs = zip(
@@ -69,14 +74,6 @@ def test_towers_start_as_copies_that_share_nothing(seed):
     for query, key in pairs:
         assert torch.equal(query, key)
         assert query.data_ptr() != key.data_ptr()
-
-
-def test_a_random_start_changes_nothing(seed):
-    network, same = network_of(60, seed), network_of(60, seed)
-    source = ArraySource(clustered_rows(seed))
-    assert start_training(network, source, "random") == "random"
-    for one, other in zip(network.parameters(), same.parameters(), strict=True):
-        assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +91,8 @@ def test_auto_looks_at_rows_and_the_dimensions_they_fill(
 ):
     rows = unit_data(n_rows, n_features, seed=seed) + shift / math.sqrt(n_features)
     source = ArraySource(rows / rows.norm(dim=1, keepdim=True))
-    assert start_training(network_of(n_features, seed), source, "auto") == expected
+    assert choose_start("auto", source) == expected
+    assert choose_start("random", source) == "random"
 
 
 def test_effective_dimension_of_known_rows():
@@ -105,5 +103,5 @@ def test_effective_dimension_of_known_rows():
 def test_one_row_and_few_rows_can_be_started_with(seed):
     for n_rows in (1, 2, 5):
         network = network_of(60, seed)
-        start_alike(network, clustered_rows(seed)[:n_rows], n_keys=n_rows)
+        start_alike(network, ArraySource(clustered_rows(seed)[:n_rows]))
         assert torch.isfinite(network.threshold)
