@@ -155,12 +155,12 @@ def test_module_runs_as_a_program():
 
 
 def test_an_interrupt_leaves_with_130_and_no_file(call, monkeypatch, data, tmp_path):
-    from selfexpress.estimators import senet
+    from selfexpress.estimators import fitting
 
     def interrupted(*arguments, **keywords):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(senet, "train", interrupted)
+    monkeypatch.setattr(fitting, "train", interrupted)
     np.save(tmp_path / "rows.npy", data.X)
     output = ("-o", tmp_path / "m")
     code, out, err = call("fit", tmp_path / "rows.npy", "-k", 3, *output, "--quiet")

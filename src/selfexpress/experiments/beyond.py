@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from selfexpress.experiments.cells import Cell
+from selfexpress.experiments.images import preset_of
 from selfexpress.experiments.presets import MNIST, Recipe, quick_recipe
 from selfexpress.experiments.runner import Experiment, Results
 from selfexpress.experiments.study import Changes, GapCell, Preparation, StudyCell
@@ -21,7 +22,8 @@ DATASETS = {
     "coil20": "COIL-20",
     "orl": "ORL",
 }
-_QUICK_ROWS = 600
+_QUICK_ROWS = 300
+_QUICK: Changes = (("max_iter", 100), ("n_embedding", 128))
 
 # By what is changed, the values tried. Each is one argument, or two that go together.
 SETTINGS: Mapping[str, Mapping[str, Changes]] = {
@@ -88,8 +90,9 @@ GAPS: Mapping[str, Recipe] = {
 
 def cell(dataset: str, changes: Changes = (), *, is_quick: bool) -> StudyCell:
     """Return SENet's defaults on a data set, with some settings changed."""
-    n_rows = _QUICK_ROWS if is_quick else None
-    return StudyCell(dataset=dataset, changes=changes, n_rows=n_rows)
+    if not is_quick:
+        return StudyCell(dataset=dataset, changes=changes)
+    return StudyCell(dataset=dataset, changes=changes + _QUICK, n_rows=_QUICK_ROWS)
 
 
 def cells(is_quick: bool) -> list[Cell]:
@@ -99,7 +102,7 @@ def cells(is_quick: bool) -> list[Cell]:
     found += [
         replace(cell(dataset, is_quick=is_quick), preparation=how)
         for dataset in _varied(is_quick)
-        for how in (FEATURES.values() if dataset != "cifar10" else ())
+        for how in (_features(is_quick).values() if dataset != "cifar10" else ())
     ]
     found += [
         cell(dataset, changes, is_quick=is_quick)
@@ -112,11 +115,11 @@ def cells(is_quick: bool) -> list[Cell]:
 
 def gap_cell(recipe: Recipe, is_quick: bool) -> GapCell:
     """Return the cell of a way to train."""
+    preset = replace(preset_of("mnist", is_quick), recipe=recipe)
     if not is_quick:
-        return GapCell(recipe=recipe)
-    return GapCell(
-        recipe=quick_recipe(recipe, max_iter=200), n_train=200, is_quick=True
-    )
+        return GapCell(preset=preset)
+    small = quick_recipe(recipe, max_iter=100)
+    return GapCell(preset=replace(preset, recipe=small), n_train=200)
 
 
 def summarize(results: Results, is_quick: bool) -> Summary:
@@ -174,7 +177,7 @@ def _features_table(results: Results, is_quick: bool) -> Table:
                 )
             ),
         )
-        for name, how in FEATURES.items()
+        for name, how in _features(is_quick).items()
     ]
     headings = [
         f"{DATASETS[name]} {score}" for name in datasets for score in ("ACC", "NMI")
@@ -230,6 +233,11 @@ def _settings(is_quick: bool) -> Mapping[str, Mapping[str, Changes]]:
     if not is_quick:
         return SETTINGS
     return {name: SETTINGS[name] for name in ("eigenvectors", "number of clusters")}
+
+
+def _features(is_quick: bool) -> Mapping[str, Preparation]:
+    names = [name for name in FEATURES if not is_quick or "whitened" not in name]
+    return {name: FEATURES[name] for name in names}
 
 
 def _gaps(is_quick: bool) -> Mapping[str, Recipe]:

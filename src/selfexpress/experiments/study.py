@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,8 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from selfexpress.baselines.ensc import elastic_net_expression
+from selfexpress.baselines.problem import ElasticNetConfig
 from selfexpress.data.datasets import Dataset, load
-from selfexpress.estimators.ensc import EnSC
 from selfexpress.estimators.senet import SENet
 from selfexpress.experiments.cells import Cell, Context, Outcome, stage
 from selfexpress.experiments.evaluation import (
@@ -23,7 +24,7 @@ from selfexpress.experiments.evaluation import (
 )
 from selfexpress.experiments.images import find_clusters, fitted, preset_of
 from selfexpress.experiments.inputs import encoder_features, image_rows
-from selfexpress.experiments.presets import Recipe
+from selfexpress.experiments.presets import ImagePreset
 from selfexpress.features.scattering import Scattering2D
 from selfexpress.features.whitening import Whitening
 
@@ -141,23 +142,22 @@ def _prepared(cell: StudyCell, context: Context) -> tuple[Tensor, NDArray[np.int
 class GapCell(Cell):
     """How far from the convex optimum a training ends, and what that does to labels.
 
-    MNIST with the paper's features, gamma and lambda; the network is trained on some
-    images, and the optimum solved for on the same.
+    The network is trained on some images, and the optimum solved for on the same.
 
     Attributes
     ----------
-    recipe : Recipe
+    preset : ImagePreset
+        Its recipe says how to train.
     n_train : int
     """
 
     task: ClassVar[str] = "gap"
-    recipe: Recipe
+    preset: ImagePreset
     n_train: int = 2000
-    is_quick: bool = False
 
     def label(self) -> str:
         """Say which cell this is."""
-        recipe = self.recipe
+        recipe = self.preset.recipe
         return (
             f"optimizer={recipe.optimizer} batch_size={recipe.batch_size} "
             f"max_iter={recipe.max_iter} learning_rate={recipe.learning_rate}"
@@ -165,15 +165,19 @@ class GapCell(Cell):
 
     def run(self, context: Context) -> Outcome:
         """Solve, train, and score the training images and all."""
-        preset = replace(preset_of("mnist", self.is_quick), recipe=self.recipe)
+        preset, recipe = self.preset, self.preset.recipe
         rows = image_rows(preset, context)
         order = np.random.default_rng(self.seed).permutation(rows.n_first)
         X = rows.X[np.sort(order[: self.n_train])]
         seconds: dict[str, float] = {}
         with stage(seconds, "ensc"):
-            optimum = self._optimum(X, context)
+            exact = elastic_net_expression(
+                torch.from_numpy(X).to(context.device),
+                ElasticNetConfig(recipe.gamma, recipe.l1_ratio, tol=1e-4),
+            )
+            optimum = float(exact.objective.sum())
         model = make_senet(
-            self.recipe,
+            recipe,
             n_clusters=preset.n_clusters,
             n_samples=len(X),
             seed=self.seed,
@@ -182,7 +186,7 @@ class GapCell(Cell):
         coefficients = express(
             model.network_, X, n_nonzero=len(X), device=context.device
         )
-        reached = objective_parts(coefficients, X, self.recipe)["objective"]
+        reached = objective_parts(coefficients, X, recipe)["objective"]
         everything = find_clusters(
             model.network_, rows.X, preset, self.seed, context, {}
         )
@@ -193,15 +197,3 @@ class GapCell(Cell):
             "full": scores(everything, rows.labels),
         }
         return Outcome(found, seconds | {"training": model.timings_["training"]})
-
-    def _optimum(self, X: NDArray[np.float32], context: Context) -> float:
-        exact = EnSC(
-            10,
-            gamma=self.recipe.gamma,
-            l1_ratio=self.recipe.l1_ratio,
-            tol=1e-4,
-            n_nonzero=len(X),
-            device=context.device,
-            random_state=0,
-        ).fit(X)
-        return objective_parts(exact.coefficients_, X, self.recipe)["objective"]

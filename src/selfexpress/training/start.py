@@ -45,10 +45,12 @@ def choose_start(start: str, source: RowSource) -> str:
 def effective_dimension(rows: Tensor) -> float:
     """Return in how many dimensions unit rows are spread: 1 / mean squared cosine.
 
-    It is D for rows of all directions in R^D, and 1 for rows of one direction.
+    It is D for rows of all directions in R^D, 1 for rows of one direction, and 0 for
+    rows of zeros.
     """
     moments = rows.T @ rows / len(rows)  # (D, D)
-    return 1 / float(moments.square().sum())
+    mean_squared_cosine = float(moments.square().sum())
+    return 1 / mean_squared_cosine if mean_squared_cosine > 0 else 0.0
 
 
 @torch.no_grad()

@@ -7,9 +7,9 @@ import dataset_files
 import numpy as np
 import pytest
 import torch
+from toy_images import PRESET, SMALL, toy_context
 
 from selfexpress.data import datasets, registry
-from selfexpress.data.synthetic import make_subspaces
 from selfexpress.errors import DataError
 from selfexpress.experiments import inputs
 from selfexpress.experiments.algorithms import AlgorithmCell
@@ -21,43 +21,22 @@ from selfexpress.experiments.images import (
     method_settings,
     senet_cell,
 )
-from selfexpress.experiments.inputs import ImageRows, image_rows, scattering_features
+from selfexpress.experiments.inputs import image_rows, scattering_features
 from selfexpress.experiments.methods import METHODS, make_method
 from selfexpress.experiments.presets import (
     CIFAR10,
     EMNIST,
     IMAGES,
     MNIST,
-    ImagePreset,
-    Recipe,
 )
 from selfexpress.experiments.records import checkout
 from selfexpress.features.scattering import Scattering2D
 from selfexpress.metrics import clustering_accuracy
 
-SMALL = Recipe(
-    gamma=50.0,
-    hidden_sizes=(128,),
-    n_embedding=128,
-    max_iter=200,
-    n_nonzero=50,
-    affinity="symmetric",
-    n_init=2,
-)
-PRESET = ImagePreset("toy", "Toy", n_clusters=3, recipe=SMALL, n_train=60, n_first=90)
-
 
 @pytest.fixture
 def context(tmp_path, seed) -> Context:
-    """Rows of three subspaces in place of images, the last 30 of them for a test."""
-    data = make_subspaces(
-        3, dimension=2, n_features=20, n_samples=40, random_state=seed
-    )
-    order = np.random.default_rng(seed).permutation(len(data.X))
-    rows = ImageRows(data.X[order].astype(np.float32), data.labels[order], 90)
-    context = Context(torch.device("cpu"), tmp_path)
-    context.memory.update(name=inputs._name(PRESET), rows=rows)
-    return context
+    return toy_context(tmp_path, seed)
 
 
 def test_one_network_is_scored_on_training_test_and_all_rows(context, seed):

@@ -98,6 +98,7 @@ def test_auto_looks_at_rows_and_the_dimensions_they_fill(
 def test_effective_dimension_of_known_rows():
     assert effective_dimension(torch.eye(7)) == pytest.approx(7)
     assert effective_dimension(torch.eye(7)[:1].expand(5, 7)) == pytest.approx(1)
+    assert effective_dimension(torch.zeros(5, 7)) == 0
 
 
 def test_one_row_and_few_rows_can_be_started_with(seed):

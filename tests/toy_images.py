@@ -1,0 +1,37 @@
+"""Rows of three subspaces in place of images, for the cells of experiments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from selfexpress.data.synthetic import make_subspaces
+from selfexpress.experiments import inputs
+from selfexpress.experiments.cells import Context
+from selfexpress.experiments.inputs import ImageRows
+from selfexpress.experiments.presets import ImagePreset, Recipe
+
+SMALL = Recipe(
+    gamma=50.0,
+    hidden_sizes=(128,),
+    n_embedding=128,
+    max_iter=200,
+    n_nonzero=50,
+    affinity="symmetric",
+    n_init=2,
+)
+PRESET = ImagePreset("toy", "Toy", n_clusters=3, recipe=SMALL, n_train=60, n_first=90)
+
+
+def toy_context(folder: Path, seed: int) -> Context:
+    """Return a context that has the rows, the last 30 of them for a test."""
+    data = make_subspaces(
+        3, dimension=2, n_features=20, n_samples=40, random_state=seed
+    )
+    order = np.random.default_rng(seed).permutation(len(data.X))
+    rows = ImageRows(data.X[order].astype(np.float32), data.labels[order], 90)
+    context = Context(torch.device("cpu"), folder)
+    context.memory.update(name=inputs._name(PRESET), rows=rows)
+    return context

@@ -1,0 +1,83 @@
+"""The study past the paper."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from toy_images import PRESET, toy_context
+
+from selfexpress import SENet
+from selfexpress.experiments import beyond
+from selfexpress.experiments.cells import Context
+from selfexpress.experiments.runner import Results, run_cells
+from selfexpress.experiments.study import (
+    GapCell,
+    Preparation,
+    StudyCell,
+    study_rows,
+)
+
+
+def test_more_training_comes_nearer_to_the_optimum(tmp_path, seed):
+    context = toy_context(tmp_path, seed)
+    gaps = []
+    for max_iter in (20, 400):
+        recipe = replace(PRESET.recipe, max_iter=max_iter, batch_size=60)
+        cell = GapCell(preset=replace(PRESET, recipe=recipe), n_train=60, seed=seed)
+        found = cell.run(context).metrics
+        assert found["objective"] >= found["optimum"]
+        assert found["gap"] == pytest.approx(found["objective"] / found["optimum"] - 1)
+        gaps.append(found["gap"])
+    assert gaps[1] < gaps[0]
+
+
+def test_every_change_is_an_argument_of_senet():
+    known = SENet().get_params()
+    for values in beyond.SETTINGS.values():
+        for changes in values.values():
+            assert {name for name, _ in changes} <= known.keys()
+            SENet(**dict(changes))
+
+
+@pytest.mark.parametrize("is_quick", [True, False])
+def test_every_cell_is_shown_and_none_is_listed_twice(is_quick, tmp_path):
+    cells = beyond.cells(is_quick)
+    assert len(cells) == len(set(cells))
+    summary = beyond.summarize(Results(tmp_path), is_quick)
+    assert [table.title for table in summary.tables][:3] == [
+        "Defaults",
+        "Gap to the optimum, MNIST, 2,000 rows, the paper's features",
+        "Features",
+    ]
+
+
+def test_the_defaults_are_a_cell_of_their_own():
+    cell = beyond.cell("mnist", is_quick=False)
+    assert cell.changes == ()
+    assert cell.preparation == Preparation()
+
+
+def test_rows_are_prepared_as_said(data_folder, tmp_path):
+    folder = Context(torch.device("cpu"), tmp_path)
+    white = StudyCell(dataset="orl", n_rows=120)
+    rows, truth = study_rows(white, folder)
+    assert rows.shape == (120, 30)  # a component for every four rows
+    pixels = Preparation(kind="pixels", projection="none")
+    rows, same = study_rows(replace(white, preparation=pixels), folder)
+    assert rows.shape == (120, 1024)
+    assert (truth == same).all()
+    assert len(np.unique(truth)) > 1
+
+
+def test_a_cell_is_scored_and_recorded(data_folder, tmp_path, seed):
+    changes = (("max_iter", 30), ("hidden_sizes", (32,)), ("n_embedding", 32))
+    cell = StudyCell(dataset="orl", changes=changes, n_rows=120, seed=seed)
+    results = Results(tmp_path)
+    progress = run_cells([cell], results, Context(torch.device("cpu"), tmp_path))
+    assert progress.n_failed == 0
+    (accuracy,) = results.metric(cell, "accuracy")
+    assert 0 < accuracy <= 1
+    assert results.of(cell)[0]["metrics"]["settings"]["max_iter"] == 30
