@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from torch import Tensor
 
+from selfexpress.cli.options import parse_count
 from selfexpress.cli.outputs import require_writable
 from selfexpress.cli.stages import rows_bar
 from selfexpress.data.atomic import replacing
@@ -36,8 +37,12 @@ def features(
         bool, typer.Option("--scattering", help="Wavelet scattering of images.")
     ] = False,
     whiten: Annotated[
-        int | None,
-        typer.Option(help="Keep this many principal components, levelled."),
+        Any,
+        typer.Option(
+            help="Keep this many principal components, levelled; or auto.",
+            parser=parse_count,
+            metavar="INTEGER|auto",
+        ),
     ] = None,
     project: Annotated[
         int | None,
@@ -90,7 +95,7 @@ def features(
     written in blocks, and computed twice where the components must be found first.
 
     Example: selfexpress features mnist -o mnist.npy --scattering --resize 32
-    --whiten 250
+    --whiten auto
     """
     if paper:
         scattering, resize, project = True, resize or 32, project or 500
@@ -200,7 +205,7 @@ class _Stages:
 
 
 def _projection(
-    whiten: int | None, project: int | None, *, center: bool, block_size: int
+    whiten: int | str | None, project: int | None, *, center: bool, block_size: int
 ) -> Whitening | None:
     if whiten is not None and project is not None:
         raise ConfigError(

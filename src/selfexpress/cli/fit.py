@@ -21,6 +21,7 @@ from selfexpress.cli.config import (
     read_config,
     write_config,
 )
+from selfexpress.cli.options import parse_count
 from selfexpress.cli.outputs import require_writable
 from selfexpress.cli.problem import Problem, read_problem, require_run
 from selfexpress.cli.stages import shown_stages
@@ -53,19 +54,6 @@ def _file(text: str, panel: str) -> Any:
     return typer.Option(help=text, rich_help_panel=panel)
 
 
-def _parse_count(text: str) -> int | str:
-    """Return a number of clusters, or "auto"; SENet says if a number is too small."""
-    if text == AUTO:
-        return text
-    try:
-        return int(text)
-    except ValueError as error:
-        raise typer.BadParameter(
-            f"it must be an integer or auto, got {text!r}. Use the clusters wanted, or "
-            "auto to have them counted."
-        ) from error
-
-
 def fit(
     context: typer.Context,
     data: Annotated[
@@ -77,7 +65,7 @@ def fit(
             "--n-clusters",
             "-k",
             help="Number of clusters, or auto to have them counted.",
-            parser=_parse_count,
+            parser=parse_count,
             metavar="INTEGER|auto",
         ),
     ],

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from selfexpress import distributed
-from selfexpress.config import NetworkConfig, TrainConfig
+from selfexpress.config import AUTO, NetworkConfig, TrainConfig
 from selfexpress.data.memory import free_bytes
 from selfexpress.data.sources import RowSource
 from selfexpress.errors import IgnoredSettingWarning
@@ -18,8 +18,6 @@ from selfexpress.training.gamma import SmallestGamma
 from selfexpress.training.memory import naive_step_bytes
 
 logger = logging.getLogger(__name__)
-
-AUTO = "auto"
 
 # gamma="auto", relative, by the start of training. From a random one it takes much to
 # leave the plateau; few rows, which start alike, offer few of each cluster, and what

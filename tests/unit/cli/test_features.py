@@ -62,6 +62,11 @@ def test_scattering_and_whitening_stream_what_the_transformers_compute(
     assert set(summary["seconds"]) == {"finding components", "writing features"}
 
 
+def test_the_number_of_components_can_be_left_open(run, images, tmp_path):
+    run(tmp_path / "images.npy", "-o", tmp_path / "out.npy", "--whiten", "auto")
+    assert np.load(tmp_path / "out.npy").shape == (50, 12)
+
+
 def test_rows_of_any_file_can_be_projected(run, images, tmp_path):
     rows = images.reshape(50, -1)
     np.savetxt(tmp_path / "rows.csv", rows, delimiter=",", fmt="%d")
