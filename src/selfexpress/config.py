@@ -13,6 +13,7 @@ from selfexpress.errors import ConfigError
 ALGORITHMS = ("auto", "naive", "two_pass")
 OPTIMIZERS = ("adam", "muon")
 SCHEDULES = ("cosine", "constant")
+STARTS = ("auto", "alike", "random")
 PRECISIONS = ("auto", "float32", "tf32", "bfloat16")
 ENGINES = ("auto", "plain", "fused")
 AUTO = "auto"
@@ -75,6 +76,8 @@ class TrainConfig:
         that it makes every gradient the same length: the huge gradients of the first
         steps would otherwise stay in Adam's second moment and stall it.
     algorithm : {"auto", "naive", "two_pass"}
+    start : {"auto", "alike", "random"}
+        Weights to start from; see ``training.start``.
     precision : {"auto", "float32", "tf32", "bfloat16"}
         Of the matrix products; weights stay float32 with ``"bfloat16"``.
     engine : {"auto", "plain", "fused"}
@@ -91,6 +94,7 @@ class TrainConfig:
     optimizer: str = "adam"
     clip_norm: float = 1e-3
     algorithm: str = "auto"
+    start: str = "random"
     precision: str = "float32"
     engine: str = "auto"
 
@@ -103,6 +107,7 @@ class TrainConfig:
         require_positive("learning_rate", self.learning_rate, advice="Use 1e-3.")
         require_positive("clip_norm", self.clip_norm, advice="Use 1e-3.")
         require_choice("schedule", self.schedule, SCHEDULES)
+        require_choice("start", self.start, STARTS)
         require_choice("optimizer", self.optimizer, OPTIMIZERS)
         require_choice("algorithm", self.algorithm, ALGORITHMS)
         require_choice("precision", self.precision, PRECISIONS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.training.callbacks import Callback, ProgressBar
 from selfexpress.training.loop import train
 from selfexpress.training.resuming import Checkpoints
-from selfexpress.training.start import start_alike
 
 History = dict[str, NDArray[np.float64]]
 
@@ -43,19 +43,17 @@ def trained_network(
         sample.n_features, network_config, generator=generator
     )
     network = copy.deepcopy(drawn).to(device)
-    is_alike = model.settings_["start"] == "alike"
-    if is_alike:
-        start_alike(network, sample)
     history = _train(model, network, sample, config, seed=seed)
     is_dead = not history["penalty"][-1:].any()
-    if is_dead and is_alike and model.start == "auto":
+    if is_dead and config.start == "alike" and model.start == "auto":
         warnings.warn(
             "Training that starts from like rows should leave coefficients, but left "
             "none; it is repeated from a random start. Use start='random'.",
             DegenerateWarning,
             stacklevel=4,
         )
-        model.settings_["start"] = "random"
+        config = replace(config, start="random")
+        model.settings_["start"] = config.start
         network = drawn.to(device)
         history = _train(model, network, sample, config, seed=seed, folder="random")
     return network, history

@@ -40,7 +40,6 @@ from selfexpress.training.gamma import (
     require_nonzero,
     smallest_gamma,
 )
-from selfexpress.training.start import choose_start
 
 
 class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
@@ -407,13 +406,12 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         self.smallest_gamma_ = smallest_gamma(
             sample, config.l1_ratio, block_size=config.block_size
         )
-        chosen["start"] = choose_start(self.start, sample)
         gamma = choose_gamma(
-            self.gamma, self.gamma_scale, self.smallest_gamma_, start=chosen["start"]
+            self.gamma, self.gamma_scale, self.smallest_gamma_, start=config.start
         )
         config = replace(config, gamma=gamma)
         require_large_enough(config.gamma, self.smallest_gamma_)
-        for name in ("gamma", "learning_rate", "algorithm", "precision"):
+        for name in ("gamma", "learning_rate", "algorithm", "precision", "start"):
             chosen[name] = getattr(config, name)
         self.network_, self.history_ = trained_network(
             self,

@@ -21,7 +21,6 @@ from selfexpress.training.choices import (
     default_sizes,
     is_auto,
 )
-from selfexpress.training.start import START_NAMES
 
 
 def chosen_settings(model: Any, device: torch.device) -> dict[str, Any]:
@@ -42,7 +41,6 @@ def train_settings(model: Any, chosen: dict[str, Any]) -> TrainConfig:
     require_count("n_nonzero", model.n_nonzero, advice="Use for example 30.")
     require_count("n_references", model.n_references, advice="Use 10_000.")
     require_choice("gamma_scale", model.gamma_scale, GAMMA_SCALES)
-    require_choice("start", model.start, START_NAMES)
     names = [field.name for field in fields(TrainConfig) if hasattr(model, field.name)]
     settings = {name: getattr(model, name) for name in names}
     settings |= {name: chosen[name] for name in names if name in chosen}

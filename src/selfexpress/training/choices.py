@@ -16,6 +16,7 @@ from selfexpress.data.sources import RowSource
 from selfexpress.errors import IgnoredSettingWarning
 from selfexpress.training.gamma import SmallestGamma
 from selfexpress.training.memory import naive_step_bytes
+from selfexpress.training.start import choose_start
 
 logger = logging.getLogger(__name__)
 
@@ -103,10 +104,13 @@ def decide(
     if algorithm == "auto":
         algorithm = _choose_algorithm(config, network, source, device)
     precision = _choose_precision(config.precision, device)
+    start = choose_start(config.start, source)
     engine = "fused" if config.engine == "auto" else config.engine
     if distributed.n_ranks() > 1:
         algorithm, engine = "two_pass", "plain"
-    return replace(config, algorithm=algorithm, precision=precision, engine=engine)
+    return replace(
+        config, algorithm=algorithm, precision=precision, engine=engine, start=start
+    )
 
 
 def _choose_algorithm(

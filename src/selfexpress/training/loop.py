@@ -23,6 +23,7 @@ from selfexpress.training.callbacks import Callback, TrainState
 from selfexpress.training.graphed import GraphedStep
 from selfexpress.training.interruption import held_back
 from selfexpress.training.resuming import Checkpoints, Standing, fingerprint
+from selfexpress.training.start import start_alike
 from selfexpress.training.steps import RECORDED, PlainStep, Step
 
 logger = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ def train(
         On the device that ``source`` hands its rows out on.
     source : RowSource
     config : TrainConfig
-        With ``algorithm``, ``precision`` and ``engine`` chosen, not "auto".
+        With ``algorithm``, ``precision``, ``engine`` and ``start`` chosen, not "auto".
     seed : int
         Of the order of the rows.
     callbacks : sequence of Callback
@@ -76,6 +77,8 @@ def train(
     CheckpointError
         If ``checkpoints`` cannot be written, or are those of another training.
     """
+    if config.start == "alike":
+        start_alike(network, source)
     history = torch.zeros(
         config.max_iter, len(RECORDED), device=network.threshold.device
     )

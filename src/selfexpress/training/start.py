@@ -26,8 +26,6 @@ _FEW_ROWS = 2000
 # ... that fill so many dimensions: there like rows stand out.
 _LEAST_DIMENSIONS = 25
 
-START_NAMES = ("auto", "alike", "random")
-
 
 def choose_start(start: str, source: RowSource) -> str:
     """Return ``start``; for "auto" what suits the rows.

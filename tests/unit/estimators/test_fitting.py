@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from selfexpress import SENet, make_subspaces
-from selfexpress.errors import DegenerateError, DegenerateWarning
-from selfexpress.estimators import fitting
+from selfexpress.errors import CheckpointError, DegenerateError, DegenerateWarning
+from selfexpress.training import loop
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def hopeless(monkeypatch):
     def start(network, source):
         torch.nn.init.constant_(network.threshold, 1e6)
 
-    monkeypatch.setattr(fitting, "start_alike", start)
+    monkeypatch.setattr(loop, "start_alike", start)
 
 
 def senet(seed, **settings):
@@ -60,6 +60,13 @@ def test_training_without_a_result_is_repeated_at_random(
 def test_a_start_that_was_asked_for_is_not_replaced(rows, seed, hopeless):
     with pytest.raises(DegenerateError, match="start='random'"):
         senet(seed, start="alike").fit(rows)
+
+
+def test_a_checkpoint_of_another_start_is_refused(rows, seed, tmp_path):
+    senet(seed, start="alike", checkpoint=tmp_path).fit(rows)
+    gamma = senet(seed, start="alike").fit(rows).settings_["gamma"]
+    with pytest.raises(CheckpointError, match="start .'alike' there, 'random' here"):
+        senet(seed, start="random", gamma=gamma, checkpoint=tmp_path).fit(rows)
 
 
 def test_an_unknown_start_is_refused(rows, seed):
