@@ -1,8 +1,8 @@
 """SENet counts the clusters itself: ``n_clusters="auto"`` on every data set at hand.
 
-Rows are those of ``bench_accuracy.py``: images of digits and clothes scattered and
-whitened, CIFAR-10 as features of our own encoder, letters, objects and faces as pixel
-rows, whitened. The true number of classes enters nothing but the last column.
+Rows are those of ``bench_accuracy.py`` and ``bench_small_sets.py``: images scattered
+and whitened, CIFAR-10 as features of our own encoder. The true number of classes
+enters nothing but the last column.
 
     selfexpress bench n-clusters
     selfexpress bench n-clusters --quick        1,000 letters and subspaces, no record
@@ -17,6 +17,7 @@ import warnings
 import numpy as np
 import torch
 from bench_accuracy import SETS, features_of, scores
+from bench_small_sets import SETS as SMALL_SETS
 from record import write_record
 
 from selfexpress import SENet, make_subspaces
@@ -57,7 +58,7 @@ def fitted(rows, truth, *, seed: int, device: torch.device, **settings) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small, no record")
-    parser.add_argument("--datasets", default=",".join(SETS))
+    parser.add_argument("--datasets", default=",".join(SETS + SMALL_SETS))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--rows", type=int, help="at most so many rows of each")
     parser.add_argument("--device", default="auto")

@@ -214,3 +214,12 @@ class TestFiles:
 def test_anything_else_is_refused_in_one_sentence(value):
     with pytest.raises(ConfigError, match=r"n_clusters must be a positive.*'auto'"):
         ClusterConfig(n_clusters=value)
+
+
+def test_more_groups_than_are_considered_are_called_a_guess():
+    block = np.ones((4, 4)) - np.eye(4)
+    affinity = sparse.csr_array(sparse.block_diag([block] * 103))
+    with pytest.warns(DegenerateWarning) as caught:
+        found = spectral_clusters(affinity, "auto", seed=0)
+    assert found.n_clusters == 100
+    assert any("100 is a guess" in str(warning.message) for warning in caught)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from selfexpress.data.sources import RowSource
 from selfexpress.errors import ConfigError, DegenerateWarning
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.training.callbacks import Callback, ProgressBar
+from selfexpress.training.choices import choose_gamma
 from selfexpress.training.loop import train
 from selfexpress.training.resuming import Checkpoints
 
@@ -44,7 +46,8 @@ def trained_network(
     )
     network = copy.deepcopy(drawn).to(device)
     history = _train(model, network, sample, config, seed=seed)
-    is_dead = not history["penalty"][-1:].any()
+    n_batches = math.ceil(len(sample) / config.batch_size)
+    is_dead = not history["penalty"][-n_batches:].any()
     if is_dead and config.start == "alike" and model.start == "auto":
         warnings.warn(
             "Training that starts from like rows should leave coefficients, but left "
@@ -52,8 +55,11 @@ def trained_network(
             DegenerateWarning,
             stacklevel=4,
         )
-        config = replace(config, start="random")
-        model.settings_["start"] = config.start
+        gamma = choose_gamma(
+            model.gamma, model.gamma_scale, model.smallest_gamma_, start="random"
+        )
+        config = replace(config, start="random", gamma=gamma)
+        model.settings_ |= {"start": "random", "gamma": gamma}
         network = drawn.to(device)
         history = _train(model, network, sample, config, seed=seed, folder="random")
     return network, history

@@ -21,7 +21,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from selfexpress.affinity.assignment import References
-from selfexpress.config import ClusterConfig, NetworkConfig, TrainConfig, require_count
+from selfexpress.baselines.problem import GAMMA_SCALES
+from selfexpress.config import (
+    ClusterConfig,
+    NetworkConfig,
+    TrainConfig,
+    require_choice,
+    require_count,
+)
 from selfexpress.data.atomic import replacing
 from selfexpress.errors import CheckpointError, one_line
 from selfexpress.network import SelfExpressiveNetwork
@@ -177,6 +184,7 @@ def _settings(settings: Any, known: Collection[str]) -> dict[str, Any]:
     checked: dict[str, Any] = dict(settings)
     checked["hidden_sizes"] = tuple(checked["hidden_sizes"])
     require_count("n_clusters", checked["n_clusters"], advice="")
+    require_choice("gamma_scale", checked["gamma_scale"], GAMMA_SCALES)
     for config in (NetworkConfig, TrainConfig, ClusterConfig):
         known = config.__dataclass_fields__.keys() & checked.keys()
         config(**{name: checked[name] for name in known})

@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> None:
         cells,
         results,
         context,
-        n_jobs=options.jobs,
+        n_jobs=max(1, options.jobs),
         time_limit=options.time_limit,
     )
     logger.info("%s", progress)

@@ -132,7 +132,7 @@ def summarize(results: Results, is_quick: bool) -> Summary:
     tables = [
         Table(
             "Defaults",
-            ("data", "ACC", "NMI", "ARI", "SRE of C %", "seconds"),
+            ("data", "ACC", "NMI", "ARI", "SRE of C %", "seconds of a fit"),
             tuple(base),
         ),
         Table(
@@ -207,7 +207,7 @@ def _scores(results: Results, chosen: StudyCell) -> tuple[Figure, ...]:
         *_pair(results, chosen),
         Figure(results.metric(chosen, "adjusted_rand")),
         Figure(tuple(100 * error for error in errors), digits=1),
-        Figure(results.metric(chosen, "seconds", "cell"), digits=1),
+        Figure(results.metric(chosen, "seconds", "fit"), digits=1),
     )
 
 

@@ -34,7 +34,7 @@ class Meter(Callback):
         self.peak_bytes = 0
         self.seconds_a_step = float("nan")
         self._start_bytes = _restart_peak(device)
-        self._start, self._first = 0.0, 0
+        self._start, self._first = float("nan"), 0
 
     def on_step_end(self, state: TrainState) -> None:
         """Start the clock after the warm-up, stop it after the last step."""

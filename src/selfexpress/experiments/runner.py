@@ -11,7 +11,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,7 @@ class Results:
 
     def all_of(self, cell: Cell) -> list[Record]:
         """Return the records of a cell's settings, also of runs that failed."""
-        self._load(cell.task)
+        self._load(cell)
         by_seed = self._by_key.get(_key(cell.task, cell.settings()), {})
         return [by_seed[seed] for seed in sorted(by_seed)]
 
@@ -91,18 +91,19 @@ class Results:
 
     def add(self, cell: Cell, record: Record) -> None:
         """Keep a record, on the disk and in memory."""
-        self._load(cell.task)
+        self._load(cell)
         append_record(self._path(cell.task), record)
         self._remember(json.loads(json.dumps(record, default=plain)))
 
     def _path(self, task: str) -> Path:
         return self.folder / f"{task}.jsonl"
 
-    def _load(self, task: str) -> None:
-        if task not in self._read:
-            self._read.add(task)
-            for record in read_records(self._path(task)):
-                self._remember(record)
+    def _load(self, cell: Cell) -> None:
+        if cell.task not in self._read:
+            self._read.add(cell.task)
+            for record in read_records(self._path(cell.task)):
+                settings = completed(record["settings"], cell)
+                self._remember(record | {"settings": settings})
 
     def _remember(self, record: Record) -> None:
         key = _key(record["task"], record["settings"])
@@ -200,6 +201,28 @@ class _Run:
         self.n_run += 1
         self.n_failed += "error" in record
         self._announce(_line(cell, record, self.n_run, self._n_pending))
+
+
+def completed(settings: Mapping[str, Any], like: Any) -> dict[str, Any]:
+    """Return settings with defaults for what there was no choice of at their time.
+
+    Parameters
+    ----------
+    settings : mapping
+        Of a record.
+    like : dataclass instance
+        A cell of the same task; its values do not matter, only its fields.
+    """
+    found = dict(settings)
+    for each in fields(like):
+        inner, own = getattr(like, each.name), found.get(each.name)
+        if is_dataclass(inner) and isinstance(own, dict):
+            found[each.name] = completed(own, inner)
+            continue
+        is_new = each.name not in found and each.name != "seed"
+        if is_new and each.default is not MISSING:
+            found[each.name] = json.loads(json.dumps(each.default, default=plain))
+    return found
 
 
 def with_seeds(cells: Sequence[Cell], n_seeds: int) -> list[Cell]:

@@ -11,6 +11,8 @@ import multiprocessing
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 
+import torch
+
 from selfexpress.experiments.cells import Cell, Context, Record, run_cell
 
 # Of a worker process; what its cells share stays with it.
@@ -38,14 +40,20 @@ def run_side_by_side(
         Asked before a cell is started; no other is after the first "no".
     keep : callable
         Given each cell and its record here, in this process, when it ends.
+
+    Raises
+    ------
+    Exception
+        That of the first cell which failed, when those beside it have ended.
     """
     waiting = list(reversed(cells))
     running: dict[Future[Record], Cell] = {}
+    failure: BaseException | None = None
     with ProcessPoolExecutor(
         n_jobs,
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_start,
-        initargs=(Context(context.device, context.cache),),
+        initargs=(Context(context.device, context.cache), n_jobs),
     ) as pool:
         while waiting or running:
             while waiting and len(running) < n_jobs:
@@ -55,12 +63,21 @@ def run_side_by_side(
                 cell = waiting.pop()
                 running[pool.submit(_run, cell, n_jobs)] = cell
             for future in wait(running, return_when=FIRST_COMPLETED).done:
-                keep(running.pop(future), future.result())
+                cell, error = running.pop(future), future.exception()
+                if error is None:
+                    keep(cell, future.result())
+                else:
+                    # What runs is kept when it ends; nothing else is started.
+                    failure = failure or error
+                    waiting.clear()
+    if failure is not None:
+        raise failure
 
 
-def _start(context: Context) -> None:
+def _start(context: Context, n_jobs: int) -> None:
     global _context
     _context = context
+    torch.set_num_threads(max(1, torch.get_num_threads() // n_jobs))
 
 
 def _run(cell: Cell, n_jobs: int) -> Record:

@@ -70,6 +70,11 @@ class StudyCell(Cell):
     changes: Changes = ()
     n_rows: int | None = None
 
+    @property
+    def is_timed(self) -> bool:
+        """Timed with the first seed, where nothing is changed."""
+        return self.seed == 0 and not self.changes
+
     def label(self) -> str:
         """Say which cell this is."""
         changed = ",".join(f"{name}:{value}" for name, value in self.changes)
@@ -95,9 +100,10 @@ class StudyCell(Cell):
             **label_scores(model.labels_, truth),
             "n_clusters": len(np.unique(model.labels_)),
             "objective": float(model.history_["objective"][-50:].mean()),
-            "settings": {k: v for k, v in model.settings_.items() if k != "device"},
+            "settings": dict(model.settings_),
         }
-        return Outcome(found, seconds | model.timings_)
+        seconds |= model.timings_
+        return Outcome(found, seconds | {"fit": sum(model.timings_.values())})
 
 
 def study_rows(cell: StudyCell, context: Context) -> tuple[Tensor, NDArray[np.int64]]:

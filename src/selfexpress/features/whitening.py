@@ -117,6 +117,11 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         moments = _second_moments(source, self.block_size, center=self.center)
         self.n_components_ = self._choose_n_components(len(source))
         energies, components = _leading_eigenvectors(moments.gram, self.n_components_)
+        if isinstance(self.n_components, str):
+            # No more than the rows fill.
+            n_full = max(1, int((~self._is_empty(energies)).sum()))
+            self.n_components_ = n_full
+            energies, components = energies[:n_full], components[:n_full]
         total = float(moments.gram.trace())
 
         self.n_samples_seen_ = len(source)
@@ -258,12 +263,15 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 f"the data, got {self.n_components}. Lower it."
             )
 
+    def _is_empty(self, energies: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return which components have no energy but for rounding."""
+        rounding = self.n_features_in_ * np.finfo(np.float64).eps
+        is_empty: NDArray[np.bool_] = energies <= rounding * energies[0]
+        return is_empty
+
     def _warn_of_empty_components(self) -> None:
         """Mark components of no energy with the scale 0; they are mapped to zero."""
-        smallest = self.singular_values_[0] * np.sqrt(
-            self.n_features_in_ * np.finfo(np.float64).eps
-        )
-        is_empty = self.singular_values_ <= smallest
+        is_empty = self._is_empty(self.singular_values_**2)
         if not is_empty.any():
             return
         self.scale_ = np.where(is_empty, 0.0, self.scale_)

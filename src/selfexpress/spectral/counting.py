@@ -12,7 +12,7 @@ little is lost, afterwards much. I is at most log k, so that its slope is measur
 against that, s(i, j) = (I(j) - I(i)) / log(j / i), and the number chosen has the
 largest ratio of slopes before and after it, ::
 
-    min { s(i, k) : k/2 <= i < k } / max { s(k, j) : k < j <= 2k }
+    min { s(i, k) : floor(k/2) <= i < k } / max { s(k, j) : k < j <= 2k }
 
 Smallest and largest make sure that a single uneven merge is no bend, and the range
 grows with k as differences between counts do.
@@ -103,6 +103,9 @@ def count_clusters(
         If no number stands out.
     """
     n_nodes = affinity.shape[0]
+    if len(eigenvalues) > MOST_CLUSTERS and eigenvalues[-1] <= _SMALLEST_EIGENVALUE:
+        _warn_of_guess(MOST_CLUSTERS)
+        return MOST_CLUSTERS
     n_groups = gap_count(eigenvalues[: n_nodes // 2 + 1])
     if n_groups is not None:
         embedding = unit_rows(vectors[:, :n_groups])
@@ -125,13 +128,7 @@ def count_clusters(
             paths.append(information_path(walk.joint(pieces, n_pieces)))
         bend = sharpest_bend(np.max(paths, axis=0))
     if bend.ratio <= 1:
-        warnings.warn(
-            "Some number of clusters should stand out for n_clusters='auto', but none "
-            f"does, so that {bend.n_clusters} is a guess; give n_clusters, or try "
-            "other features.",
-            DegenerateWarning,
-            stacklevel=4,
-        )
+        _warn_of_guess(bend.n_clusters)
     return bend.n_clusters
 
 
@@ -168,3 +165,13 @@ def sharpest_bend(path: NDArray[np.float64]) -> Bend:
         ratio = rise.min() / max(later.max(), _SMALLEST_SLOPE)
         bends.append(Bend(k, float(ratio)))
     return max(bends, key=lambda bend: bend.ratio)
+
+
+def _warn_of_guess(n_clusters: int) -> None:
+    warnings.warn(
+        "Some number of clusters, at most 100, should stand out for "
+        f"n_clusters='auto', but none does, so that {n_clusters} is a guess; give "
+        "n_clusters, or try other features.",
+        DegenerateWarning,
+        stacklevel=5,
+    )

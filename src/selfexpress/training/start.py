@@ -15,6 +15,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from selfexpress import distributed
 from selfexpress.data.sources import RowSource
 from selfexpress.network import SelfExpressiveNetwork
 
@@ -35,20 +36,23 @@ def choose_start(start: str, source: RowSource) -> str:
     """
     if start != "auto":
         return start
-    is_few = len(source) < _FEW_ROWS
-    is_alike = is_few and effective_dimension(_some(source)) >= _LEAST_DIMENSIONS
-    return "alike" if is_alike else "random"
+    if len(source) >= _FEW_ROWS:
+        return "random"
+    # Many processes must choose the same.
+    dimension = torch.tensor(effective_dimension(_some(source)))
+    is_wide = float(distributed.from_main(dimension)) >= _LEAST_DIMENSIONS
+    return "alike" if is_wide else "random"
 
 
 def effective_dimension(rows: Tensor) -> float:
     """Return in how many dimensions unit rows are spread: 1 / mean squared cosine.
 
     It is D for rows of all directions in R^D, 1 for rows of one direction, and 0 for
-    rows of zeros.
+    rows of zeros. A row counts as often as its squared length says.
     """
-    moments = rows.T @ rows / len(rows)  # (D, D)
-    mean_squared_cosine = float(moments.square().sum())
-    return 1 / mean_squared_cosine if mean_squared_cosine > 0 else 0.0
+    products = rows @ rows.T  # (B, B), however wide the rows
+    total = float(products.diagonal().sum())
+    return total**2 / float(products.square().sum()) if total > 0 else 0.0
 
 
 @torch.no_grad()
@@ -80,7 +84,7 @@ def start_alike(network: SelfExpressiveNetwork, source: RowSource) -> None:
     n_passing = max(1, round(_N_KEYS * len(rows) / len(source)))
     n_largest = min(n_passing + 1, len(rows))
     largest_stopped = products.topk(n_largest, dim=1).values[:, -1]
-    network.threshold.copy_(largest_stopped.median())
+    network.threshold.copy_(distributed.from_main(largest_stopped.median()))
 
 
 def _some(source: RowSource) -> Tensor:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import time
 import warnings
 from dataclasses import dataclass
@@ -182,3 +183,26 @@ def test_no_cell_is_started_side_by_side_without_time(tmp_path, context):
         [Square(number=2)], Results(tmp_path), context, n_jobs=2, time_limit=-1.0
     )
     assert (progress.n_run, progress.n_left) == (0, 1)
+
+
+def test_a_cell_that_fails_takes_no_other_with_it(tmp_path, context):
+    """An error that is not ours ends the run, after what ran beside it was kept."""
+    recipe = Recipe(hidden_sizes=(8,), n_embedding=8, max_iter=5, affinity="symmetric")
+    good = CurveCell(recipe=recipe, steps=(5,), n_samples=10)
+    bad = CurveCell(recipe=recipe, steps=None, n_samples=10)
+    results = Results(tmp_path)
+    with pytest.raises(TypeError, match="not iterable"):
+        run_cells([bad, good], results, context, n_jobs=2)
+    assert len(results.of(good)) == 1
+
+
+def test_a_setting_that_came_later_has_its_default_in_older_records(tmp_path, context):
+    results = Results(tmp_path)
+    run_cells([Square(number=2)], results, context)
+    file = tmp_path / "squares.jsonl"
+    record = json.loads(file.read_text())
+    del record["settings"]["recipe"]["start"]
+    file.write_text(json.dumps(record) + "\n")
+    again = Results(tmp_path)
+    assert again.has(Square(number=2))
+    assert not again.has(Square(number=2, recipe=Recipe(max_iter=7, start="alike")))

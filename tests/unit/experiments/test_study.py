@@ -43,15 +43,16 @@ def test_every_change_is_an_argument_of_senet():
 
 
 @pytest.mark.parametrize("is_quick", [True, False])
-def test_every_cell_is_shown_and_none_is_listed_twice(is_quick, tmp_path):
-    cells = beyond.cells(is_quick)
-    assert len(cells) == len(set(cells))
-    summary = beyond.summarize(Results(tmp_path), is_quick)
-    assert [table.title for table in summary.tables][:3] == [
-        "Defaults",
-        "Gap to the optimum, MNIST, 2,000 rows, the paper's features",
-        "Features",
-    ]
+def test_every_cell_is_shown(is_quick, tmp_path):
+    asked = set()
+
+    class Watched(Results):
+        def metric(self, cell, *path):
+            asked.add(cell)
+            return super().metric(cell, *path)
+
+    beyond.summarize(Watched(tmp_path), is_quick)
+    assert asked == set(beyond.cells(is_quick))
 
 
 def test_the_defaults_are_a_cell_of_their_own():

@@ -296,6 +296,12 @@ def test_a_source_of_other_width_is_not_streamed(seed):
         whitening.stream(ArraySource(rows[:, :5]))
 
 
+def test_auto_keeps_no_component_without_energy(seed):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(400, 5)) @ rng.normal(size=(5, 60))
+    assert Whitening().fit(rows).n_components_ == 5
+
+
 @pytest.mark.parametrize(
     ("shape", "n_components"), [((40, 30), 10), ((400, 30), 30), ((1100, 260), 250)]
 )

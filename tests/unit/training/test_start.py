@@ -99,6 +99,15 @@ def test_effective_dimension_of_known_rows():
     assert effective_dimension(torch.eye(7)) == pytest.approx(7)
     assert effective_dimension(torch.eye(7)[:1].expand(5, 7)) == pytest.approx(1)
     assert effective_dimension(torch.zeros(5, 7)) == 0
+    half = torch.cat([torch.eye(7), torch.zeros(7, 7)])
+    assert effective_dimension(half) == pytest.approx(7)
+
+
+def test_wide_rows_need_no_matrix_of_their_width():
+    """One would take 160 GB here."""
+    rows = torch.zeros(3, 200_000)
+    rows[:, :3] = torch.eye(3)
+    assert effective_dimension(rows) == pytest.approx(3)
 
 
 def test_one_row_and_few_rows_can_be_started_with(seed):
