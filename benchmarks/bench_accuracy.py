@@ -29,16 +29,18 @@ SETS = ("mnist", "fashion-mnist", "cifar10")
 FEATURES = Path(__file__).resolve().parent / "features"
 
 
-def features_of(name: str, root: str | None, device: torch.device):
-    """Return rows on the device, and the truth."""
+def features_of(
+    name: str, root: str | None, device: torch.device, n_images: int | None = None
+):
+    """Return rows on the device, and the truth; of the first images if so asked."""
     if name == "cifar10":
         rows = np.load(FEATURES / "cifar10_features.npy").astype(np.float32)
         labels = np.load(FEATURES / "cifar10_labels.npy").astype(np.int64)
         return torch.from_numpy(rows).to(device), labels
     data = load(name, root=root)
-    images = torch.from_numpy(np.array(data.samples)).to(device)
+    images = torch.from_numpy(np.array(data.samples[:n_images])).to(device)
     rows = Scattering2D().fit_transform(images)
-    return Whitening().fit_transform(rows), data.labels
+    return Whitening().fit_transform(rows), data.labels[:n_images]
 
 
 def scores(truth, labels) -> dict[str, float]:
@@ -60,9 +62,8 @@ def main() -> None:
     names = ["ocr-letters"] if options.quick else options.sets.split(",")
     results = {}
     for name in names:
-        rows, truth = features_of(name, options.data, device)
-        if options.quick:
-            rows, truth = rows[:2000], truth[:2000]
+        n_images = 1000 if options.quick else None
+        rows, truth = features_of(name, options.data, device, n_images)
         n_clusters = len(np.unique(truth))
         found = []
         for seed in range(1 if options.quick else options.seeds):

@@ -5,7 +5,7 @@ its defaults. Then the stages after training once more, each alone: the largest
 coefficients of every row, the graph of nearest rows, eigenvectors and k-means.
 
     selfexpress bench pipeline
-    selfexpress bench pipeline --quick          2,000 images, no record
+    selfexpress bench pipeline --quick          1,000 images, no record
 """
 
 from __future__ import annotations
@@ -87,13 +87,13 @@ def stages_alone(model, features, device: torch.device) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="2,000 images, no record")
+    parser.add_argument("--quick", action="store_true", help="1,000 images, no record")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--data", help="folder of the data sets")
     options = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     data = load("mnist", root=options.data)
-    n_images = 2000 if options.quick else len(data.labels)
+    n_images = 1000 if options.quick else len(data.labels)
     images = torch.from_numpy(np.array(data.samples[:n_images]))
     truth = data.labels[:n_images]
 
