@@ -5,16 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import numpy as np
-
 from selfexpress.experiments.cells import Cell, Context, Outcome
-from selfexpress.experiments.evaluation import (
-    cluster,
-    express,
-    make_senet,
-    scores,
-)
-from selfexpress.experiments.images import preset_of
+from selfexpress.experiments.evaluation import make_senet, scores
+from selfexpress.experiments.images import find_clusters, preset_of
 from selfexpress.experiments.inputs import image_rows
 from selfexpress.experiments.meter import Meter
 from selfexpress.experiments.presets import ALGORITHM_SIZES, ImagePreset
@@ -65,8 +58,7 @@ class AlgorithmCell(Cell):
     def run(self, context: Context) -> Outcome:
         """Train on images of the training part, cluster the test part."""
         rows = image_rows(self.preset, context)
-        order = np.random.default_rng(self.seed).permutation(rows.n_first)
-        index = np.sort(order[: self.n_train])
+        index = rows.draw(self.n_train, self.seed)
         meter = Meter(context.device)
         model = make_senet(
             self.preset.recipe,
@@ -78,14 +70,8 @@ class AlgorithmCell(Cell):
         )
         model.fit(rows.X[index])
         part, truth = rows.X[rows.n_first :], rows.labels[rows.n_first :]
-        recipe, device = self.preset.recipe, context.device
-        clustering = cluster(
-            express(model.network_, part, n_nonzero=recipe.n_nonzero, device=device),
-            recipe,
-            n_clusters=self.preset.n_clusters,
-            seed=self.seed,
-            device=device,
-            seconds={},
+        clustering = find_clusters(
+            model.network_, part, self.preset, self.seed, context, {}
         )
         found = {
             "peak_bytes": meter.peak_bytes,

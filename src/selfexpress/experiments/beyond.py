@@ -72,7 +72,7 @@ FEATURES: Mapping[str, Preparation] = {
     },
     "pixels, whitened": Preparation(kind="pixels"),
 }
-_ADAM = replace(MNIST.recipe, learning_rate=1e-3)
+_ADAM = MNIST.recipe
 GAPS: Mapping[str, Recipe] = {
     "Adam, batches of 100, 100,000 steps (the paper's)": _ADAM,
     "Adam, all rows, 12,000 steps": replace(_ADAM, batch_size=2000, max_iter=12_000),
@@ -146,52 +146,37 @@ def summarize(results: Results, is_quick: bool) -> Summary:
         _features_table(results, is_quick),
     ]
     for name, values in _settings(is_quick).items():
-        rows: list[Row] = [
-            (
-                value,
-                *(
-                    figure
-                    for dataset in _varied(is_quick)
-                    for figure in _pair(
-                        results, cell(dataset, changes, is_quick=is_quick)
-                    )
-                ),
-            )
+        variants = {
+            value: [cell(d, changes, is_quick=is_quick) for d in _varied(is_quick)]
             for value, changes in values.items()
-        ]
-        tables.append(Table(name.capitalize(), _headings(name, is_quick), tuple(rows)))
+        }
+        tables.append(_variants_table(results, name, variants))
     return Summary(tuple(tables), remarks=_REMARKS)
 
 
 def _features_table(results: Results, is_quick: bool) -> Table:
-    datasets = [name for name in _varied(is_quick) if name != "cifar10"]
-    rows: list[Row] = [
-        (
-            name,
-            *(
-                figure
-                for dataset in datasets
-                for figure in _pair(
-                    results,
-                    replace(cell(dataset, is_quick=is_quick), preparation=how),
-                )
-            ),
-        )
+    bases = [cell(d, is_quick=is_quick) for d in _varied(is_quick) if d != "cifar10"]
+    variants = {
+        name: [replace(base, preparation=how) for base in bases]
         for name, how in _features(is_quick).items()
-    ]
-    headings = [
-        f"{DATASETS[name]} {score}" for name in datasets for score in ("ACC", "NMI")
-    ]
-    return Table("Features", ("features", *headings), tuple(rows))
+    }
+    return _variants_table(results, "features", variants)
 
 
-def _headings(name: str, is_quick: bool) -> tuple[str, ...]:
-    pairs = (
-        f"{DATASETS[dataset]} {score}"
-        for dataset in _varied(is_quick)
-        for score in ("ACC", "NMI")
-    )
-    return (name, *pairs)
+def _variants_table(
+    results: Results, what: str, variants: Mapping[str, list[StudyCell]]
+) -> Table:
+    """Return ACC and NMI by variant, each on the same data sets."""
+    rows: list[Row] = [
+        (name, *(figure for each in cells for figure in _pair(results, each)))
+        for name, cells in variants.items()
+    ]
+    shown = next(iter(variants.values()))
+    headings = [f"{DATASETS[c.dataset]} {score}" for c in shown for score in _PAIR]
+    return Table(what.capitalize(), (what, *headings), tuple(rows))
+
+
+_PAIR = ("ACC", "NMI")
 
 
 def _pair(results: Results, chosen: StudyCell) -> tuple[Figure, Figure]:

@@ -73,8 +73,7 @@ class ImageCell(Cell):
     def run(self, context: Context) -> Outcome:
         """Train once; score the training images, the test part and the whole."""
         rows = image_rows(self.preset, context)
-        order = np.random.default_rng(self.seed).permutation(rows.n_first)
-        index = np.sort(order[: self.n_train])
+        index = rows.draw(self.n_train, self.seed)
         looks = self._looks(rows, index, context)
         model = self._model(len(index), looks, context).fit(rows.X[index])
 
@@ -83,7 +82,7 @@ class ImageCell(Cell):
             look.seconds for look in looks
         )
         found: dict[str, Any] = {
-            "train": scores(fitted(model), rows.labels[index]),
+            "train": scores(_fitted(model), rows.labels[index]),
             "history": thinned(model.history_),
             "estimator": _settings(model),
         }
@@ -193,7 +192,6 @@ class TimingCell(Cell):
     def run(self, context: Context) -> Outcome:
         """Train for some steps, then cluster all images."""
         rows = image_rows(self.preset, context)
-        order = np.random.default_rng(self.seed).permutation(rows.n_first)
         meter = Meter(context.device)
         model = make_senet(
             replace(self.preset.recipe, max_iter=self.n_steps),
@@ -202,7 +200,7 @@ class TimingCell(Cell):
             seed=self.seed,
             device=context.device,
             callbacks=(meter,),
-        ).fit(rows.X[np.sort(order[: self.n_train])])
+        ).fit(rows.X[rows.draw(self.n_train, self.seed)])
         seconds = {
             "step": meter.seconds_a_step,
             "training": meter.seconds_a_step * self.preset.recipe.max_iter,
@@ -255,7 +253,7 @@ class MethodCell(Cell):
         seconds |= getattr(model, "timings_", {})
         found = {"estimator": _settings(model)}
         if hasattr(model, "coefficients_"):
-            return Outcome(found | scores(fitted(model), truth), seconds)
+            return Outcome(found | scores(_fitted(model), truth), seconds)
         return Outcome(found | label_scores(model.labels_, truth), seconds)
 
 
@@ -354,8 +352,7 @@ def train_sizes(is_quick: bool) -> tuple[int, ...]:
     return (150, 300) if is_quick else presets.TRAIN_SIZES
 
 
-def fitted(model: Any) -> Clustering:
-    """Return what an estimator of ours found."""
+def _fitted(model: Any) -> Clustering:
     return Clustering(model.coefficients_, model.affinity_matrix_, model.labels_)
 
 

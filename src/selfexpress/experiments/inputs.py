@@ -39,6 +39,11 @@ class ImageRows:
     labels: NDArray[np.int64]
     n_first: int
 
+    def draw(self, n_rows: int, seed: int) -> NDArray[np.int64]:
+        """Return the positions of rows of the training part, drawn at random."""
+        order = np.random.default_rng(seed).permutation(self.n_first)
+        return np.sort(order[:n_rows])
+
 
 def image_rows(preset: ImagePreset, context: Context) -> ImageRows:
     """Return the features of a data set, or of the random part that a preset names.

@@ -17,12 +17,13 @@ from selfexpress.estimators.senet import SENet
 from selfexpress.experiments.cells import Cell, Context, Outcome, stage
 from selfexpress.experiments.evaluation import (
     express,
+    graph_scores,
     label_scores,
     make_senet,
     objective_parts,
     scores,
 )
-from selfexpress.experiments.images import find_clusters, fitted, preset_of
+from selfexpress.experiments.images import find_clusters, preset_of
 from selfexpress.experiments.inputs import encoder_features, image_rows
 from selfexpress.experiments.presets import ImagePreset
 from selfexpress.features.scattering import Scattering2D
@@ -96,8 +97,12 @@ class StudyCell(Cell):
             random_state=self.seed,
         ).fit(rows)
         found = {
-            **scores(fitted(model), truth[model.sample_indices_]),
             **label_scores(model.labels_, truth),
+            **graph_scores(
+                model.coefficients_,
+                model.affinity_matrix_,
+                truth[model.sample_indices_],
+            ),
             "n_clusters": len(np.unique(model.labels_)),
             "objective": float(model.history_["objective"][-50:].mean()),
             "settings": dict(model.settings_),
@@ -173,8 +178,7 @@ class GapCell(Cell):
         """Solve, train, and score the training images and all."""
         preset, recipe = self.preset, self.preset.recipe
         rows = image_rows(preset, context)
-        order = np.random.default_rng(self.seed).permutation(rows.n_first)
-        X = rows.X[np.sort(order[: self.n_train])]
+        X = rows.X[rows.draw(self.n_train, self.seed)]
         seconds: dict[str, float] = {}
         with stage(seconds, "ensc"):
             exact = elastic_net_expression(

@@ -18,7 +18,11 @@ from scipy.sparse.csgraph import connected_components
 
 from selfexpress.errors import DegenerateWarning
 from selfexpress.spectral.counting import N_EIGENVECTORS, count_clusters
-from selfexpress.spectral.eigenvectors import laplacian_eigenvectors, unit_rows
+from selfexpress.spectral.eigenvectors import (
+    SMALLEST_EIGENVALUE,
+    laplacian_eigenvectors,
+    unit_rows,
+)
 from selfexpress.spectral.information import Walk, merge_pieces
 from selfexpress.spectral.k_means import k_means_labels
 
@@ -28,8 +32,6 @@ _DIMENSIONS_A_CLUSTER = 2
 _PIECES_A_CLUSTER = (2, 3, 4)
 # ... unless the next eigenvalue is so many times the last: then there is no doubt.
 _CLEAR_GAP = 3.0
-# Below this an eigenvalue is 0 but for rounding.
-_SMALLEST_EIGENVALUE = 1e-6
 # Merging takes time that grows with the cube of the pieces.
 _MOST_PIECES = 400
 # Restarts of k-means that do for pieces, as a share of those asked for.
@@ -145,7 +147,7 @@ def _has_clear_gap(eigenvalues: NDArray[np.float64], n_clusters: int) -> bool:
     if len(eigenvalues) <= n_clusters:
         return True
     last, following = eigenvalues[n_clusters - 1 : n_clusters + 1]
-    return bool(following > max(_CLEAR_GAP * last, _SMALLEST_EIGENVALUE))
+    return bool(following > max(_CLEAR_GAP * last, SMALLEST_EIGENVALUE))
 
 
 def _merged_pieces(

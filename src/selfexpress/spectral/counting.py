@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from selfexpress.errors import DegenerateWarning
-from selfexpress.spectral.eigenvectors import unit_rows
+from selfexpress.spectral.eigenvectors import SMALLEST_EIGENVALUE, unit_rows
 from selfexpress.spectral.information import Walk, information_path
 from selfexpress.spectral.k_means import k_means_labels
 
@@ -46,8 +46,6 @@ N_EIGENVECTORS = MOST_CLUSTERS + 1
 # How many times the last eigenvalue the next is, if a gap is to settle the matter. More
 # than where the number is known: among many numbers a gap after 2 is often there.
 _PLAIN_GAP = 10.0
-# Below this an eigenvalue is 0 but for rounding.
-_SMALLEST_EIGENVALUE = 1e-6
 # A group smaller than this part of an even share is not one that a gap may count.
 _SMALLEST_PART = 0.1
 # A slope below this is none; the steepest possible is 1.
@@ -103,7 +101,7 @@ def count_clusters(
         If no number stands out.
     """
     n_nodes = affinity.shape[0]
-    if len(eigenvalues) > MOST_CLUSTERS and eigenvalues[-1] <= _SMALLEST_EIGENVALUE:
+    if len(eigenvalues) > MOST_CLUSTERS and eigenvalues[-1] <= SMALLEST_EIGENVALUE:
         _warn_of_guess(MOST_CLUSTERS)
         return MOST_CLUSTERS
     n_groups = gap_count(eigenvalues[: n_nodes // 2 + 1])
@@ -141,7 +139,7 @@ def gap_count(eigenvalues: NDArray[np.float64]) -> int | None:
     """
     if len(eigenvalues) < 3:
         return None
-    values = np.maximum(eigenvalues, _SMALLEST_EIGENVALUE)
+    values = np.maximum(eigenvalues, SMALLEST_EIGENVALUE)
     ratios = values[2:] / values[1:-1]
     widest = int(ratios.argmax())
     return widest + 2 if ratios[widest] >= _PLAIN_GAP else None

@@ -14,6 +14,9 @@ from scipy.sparse.linalg import eigsh
 
 from selfexpress.spectral.block_lanczos import block_lanczos
 
+# Below this an eigenvalue is 0 but for rounding.
+SMALLEST_EIGENVALUE = 1e-6
+
 # Up to here a dense eigen-decomposition is faster than an iterative one.
 _DENSE_SIZE = 800
 
