@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from selfexpress.errors import DataError
@@ -26,10 +26,11 @@ docs/reproduction.md`; nothing on it is typed by hand.
 
 The paper's: query and key networks of three hidden layers of 1,024 ReLU units and \
 1,024 tanh outputs, Adam at 1e-3 with cosine decay, gradient clipping, batches of 100 \
-(synthetic data: of all points), 100,000 steps; gamma 200 and lambda 0.9 for images \
-(EMNIST 150 and 1.0), gamma 50 for synthetic data; a 3-nearest-neighbour graph of the \
-coefficients for MNIST, Fashion-MNIST and EMNIST and |C| + |C|^T for CIFAR-10; 15 \
-eigenvectors for MNIST and Fashion-MNIST. Nothing is tuned for a table.
+and 100,000 steps (other ones for synthetic data, said there); gamma 200 and lambda \
+0.9 for images (EMNIST 150 and 1.0), gamma 50 for synthetic data; a \
+3-nearest-neighbour graph of the coefficients for MNIST, Fashion-MNIST and EMNIST and \
+|C| + |C|^T for CIFAR-10; 15 eigenvectors for MNIST and Fashion-MNIST. Nothing is \
+tuned for a table.
 
 What the paper leaves out, from the script its authors released: the gradient's norm \
 is clipped to 1e-3; weights start Kaiming-uniform, in the last layer Xavier-uniform; \
@@ -101,8 +102,8 @@ def _origin(experiment: Experiment, results: Results, found: list[Record]) -> st
     days = sorted(record["date"][:10] for record in found)
     cells = experiment.cells(False)
     n_seeds = [len(results.of(cell)) for cell in cells]
-    text = f"{len(found)} runs on {', '.join(machines)}, {days[0]} to {days[-1]}; "
-    text += f"{min(n_seeds)} to {max(n_seeds)} seeds a setting."
+    text = f"{len(found)} runs on {', '.join(machines)}, {_range(days)}; "
+    text += f"{_range(n_seeds)} seeds a setting."
     n_missing = sum(n == 0 for n in n_seeds)
     if n_missing:
         text += f" {n_missing} of {len(cells)} settings are not run yet."
@@ -110,6 +111,11 @@ def _origin(experiment: Experiment, results: Results, found: list[Record]) -> st
     if failures:
         text += f" {len(failures)} runs failed, for example: {failures[0]}"
     return text + "\n"
+
+
+def _range(values: Sequence[int] | Sequence[str]) -> str:
+    least, most = min(values), max(values)
+    return str(least) if least == most else f"{least} to {most}"
 
 
 def _draw(plot: Plot, file: Path) -> None:

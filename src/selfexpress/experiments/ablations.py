@@ -99,12 +99,24 @@ def _experiment(
                 Figure(results.metric(cell, "full", score), paper)
                 for score, paper in zip_longest(_SCORES, printed)
             )
-            rows.append((value, *figures))
-        table = Table(heading, (heading, *_SCORES.values()), tuple(rows))
+            on_training_images = (
+                Figure(results.metric(cell, "train", "sre")),
+                Figure(last_objectives(results, cell)),
+            )
+            rows.append((value, *figures, *on_training_images))
+        headings = (heading, *_SCORES.values(), "SRE, training images", "L a row")
+        table = Table(heading, headings, tuple(rows))
         plots = _plots(name, heading, grid(is_quick), results) if is_plotted else ()
         return Summary((table,), plots, (_SETTING, remark))
 
     return Experiment(f"ablation-{name}", f"{title} (CIFAR-10)", cells, summarize)
+
+
+def last_objectives(results: Results, cell: ImageCell) -> tuple[float, ...]:
+    """Return the objective a row at the end of training, by seed."""
+    return tuple(
+        record["metrics"]["history"]["objective"][-1] for record in results.of(cell)
+    )
 
 
 def _plots(
@@ -129,7 +141,8 @@ _SETTING = (
     "Trained on 2,000 of the 60,000 CIFAR-10 features, applied to all; one setting "
     "changed at a time. The features are our own, so that levels differ from the "
     "paper's; directions are what is compared. The paper's SRE is not said to be of C "
-    "or of the graph; ours is of C, of which 1,000 entries a row are kept."
+    "or of the graph; ours is of C, of which 1,000 entries a row are kept. L a row is "
+    "the objective of the training images at the end."
 )
 
 ABLATIONS = (
@@ -142,7 +155,11 @@ ABLATIONS = (
             "with": ABLATION_THRESHOLD[True],
             "without": ABLATION_THRESHOLD[False],
         },
-        remark="Without it the threshold is held at 0 through the whole training.",
+        remark="Without it the threshold is held at 0 through the whole training. On "
+        "the training images, what the network is trained for, the threshold helps: L "
+        "and SRE are lower. On all images the 1,000 largest of 60,000 coefficients a "
+        "row are kept either way, which leaves it little to do; the paper finds a "
+        "large difference in ACC on its features.",
     ),
     _experiment(
         "depth",

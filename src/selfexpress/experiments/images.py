@@ -242,7 +242,7 @@ class MethodCell(Cell):
         start = rows.n_first if self.part == "test" else 0
         X, truth = rows.X[start:], rows.labels[start:]
         settings = method_settings(self.method, self.preset)
-        if self.method not in ("k-means", "spectral"):
+        if self.method != "k-means":
             settings["device"] = context.device
         model = make_method(
             self.method, self.preset.n_clusters, seed=self.seed, **settings
@@ -294,8 +294,7 @@ def method_settings(method: str, preset: ImagePreset) -> dict[str, Any]:
     penalty = {"gamma": recipe.gamma, "l1_ratio": recipe.l1_ratio}
     settings: dict[str, dict[str, Any]] = {
         "k-means": {},
-        # The neighbourhood graph of many rows is searched on all cores.
-        "spectral": {"n_jobs": -1},
+        "spectral": {},
         "ssc-omp": spectral,
         "ensc": {**penalty, **graph, **spectral, "n_nonzero": recipe.n_nonzero},
         "esc": {

@@ -125,8 +125,8 @@ _REMARKS = (
     "Ours are means and standard deviations over seeds, the paper's single figures in "
     "brackets. SENet is trained on 10,000 images of MNIST, Fashion-MNIST and the "
     "letters and on 2,000 of CIFAR-10. EnSC has SENet's gamma, lambda, graph and "
-    "spectral step; ESC has 300 exemplars; k-means and spectral clustering are "
-    "scikit-learn's, with a 10-nearest-neighbour graph.",
+    "spectral step; ESC has 300 exemplars; k-means is scikit-learn's, spectral "
+    "clustering that of its 10-nearest-neighbour graph.",
 )
 
 TABLE3 = Experiment("table3", "Methods on whole data sets", cells, summarize)

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.cluster import SpectralClustering
+from sklearn.datasets import make_blobs
+from sklearn.metrics import adjusted_rand_score
 
 from selfexpress import make_subspaces
 from selfexpress.errors import ConfigError
@@ -29,6 +32,14 @@ def test_every_method_gives_labels_through_one_interface(name):
     assert set(np.unique(labels)) <= {0, 1, 2}
     if name not in ("k-means", "spectral"):  # which do not know about subspaces
         assert clustering_accuracy(labels, data.labels) >= 0.98
+
+
+def test_spectral_clustering_agrees_with_that_of_scikit_learn():
+    X, truth = make_blobs(300, centers=4, cluster_std=1.0, random_state=0)
+    ours = make_method("spectral", 4, seed=0).fit_predict(X)
+    theirs = SpectralClustering(4, affinity="nearest_neighbors", random_state=0)
+    assert 0.7 < adjusted_rand_score(truth, ours) < 1  # neither easy nor hopeless
+    assert adjusted_rand_score(theirs.fit_predict(X), ours) >= 0.95
 
 
 def test_an_unknown_method_is_named():
