@@ -26,7 +26,7 @@ from selfexpress.estimators.ssc_omp import SSCOMP
 from selfexpress.spectral.clusters import spectral_clusters
 
 
-class NeighborSpectral(ClusterMixin, BaseEstimator):
+class NeighborSpectral(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """Spectral clustering of scikit-learn's graph of nearest neighbours.
 
     :class:`sklearn.cluster.SpectralClustering` factorises the graph, which ends for
