@@ -12,7 +12,7 @@ from selfexpress.errors import ConfigError
 
 ALGORITHMS = ("auto", "naive", "two_pass")
 OPTIMIZERS = ("adam", "muon")
-SCHEDULES = ("cosine", "constant")
+SCHEDULES = ("cosine", "constant", "adaptive")
 STARTS = ("auto", "alike", "random")
 PRECISIONS = ("auto", "float32", "tf32", "bfloat16")
 ENGINES = ("auto", "plain", "fused")
@@ -62,14 +62,15 @@ class TrainConfig:
     l1_ratio : float
         Share of the l1 norm in the elastic net; 1 is pure l1.
     max_iter : int
-        Steps of the optimiser.
+        Steps of the optimiser; the most of them if the schedule is adaptive.
     batch_size : int
         Rows expressed in a step.
     block_size : int
         Rows that express them at a time in the two-pass algorithm.
     learning_rate : float
         At the start; see ``schedule``.
-    schedule : {"cosine", "constant"}
+    schedule : {"cosine", "constant", "adaptive"}
+        Course of the learning rate; see ``training.schedule``.
     optimizer : {"adam", "muon"}
     clip_norm : float
         Bound of the gradient's norm. It is far below the norms met in training, so

@@ -106,7 +106,9 @@ def fit(
         float | None,
         _default("Share of the l1 norm in the elastic net.", _TRAINING, 0.9),
     ] = None,
-    max_iter: Annotated[int | None, _auto("Training steps.", _TRAINING)] = None,
+    max_iter: Annotated[
+        int | None, _auto("Training steps, or the most of them.", _TRAINING)
+    ] = None,
     n_train_samples: Annotated[
         int | None, _auto("Rows drawn to train on; 0 for all.", _TRAINING)
     ] = None,
@@ -121,6 +123,12 @@ def fit(
     ] = None,
     learning_rate: Annotated[
         float | None, _auto("Of the first step.", _TRAINING)
+    ] = None,
+    schedule: Annotated[
+        str | None,
+        _default(
+            "cosine, constant, or adaptive to end by itself.", _TRAINING, "cosine"
+        ),
     ] = None,
     optimizer: Annotated[
         str | None, _default("adam or muon.", _TRAINING, "adam")
@@ -225,6 +233,7 @@ def fit(
             hidden_sizes=_parse_sizes(hidden_sizes),
             n_embedding=n_embedding,
             learning_rate=learning_rate,
+            schedule=schedule,
             optimizer=optimizer,
             start=start,
             affinity=affinity,

@@ -18,7 +18,7 @@ from selfexpress.config import NetworkConfig, TrainConfig
 from selfexpress.data.sources import RowSource
 from selfexpress.errors import ConfigError, DegenerateWarning
 from selfexpress.network import SelfExpressiveNetwork
-from selfexpress.training.callbacks import Callback, ProgressBar
+from selfexpress.training.callbacks import Callback, ProgressBar, TrainState
 from selfexpress.training.choices import choose_gamma
 from selfexpress.training.loop import train
 from selfexpress.training.resuming import Checkpoints
@@ -39,7 +39,8 @@ def trained_network(
     """Train a network on a model's terms; return it and its history.
 
     Where ``start="auto"`` chose like rows and training left no coefficient, it is
-    repeated from a random start. ``model.settings_["start"]`` says which it was.
+    repeated from a random start. ``model.settings_["start"]`` says which it was, and
+    ``model.settings_["fall_start"]`` when an adaptive learning rate began to fall.
     """
     drawn = SelfExpressiveNetwork(
         sample.n_features, network_config, generator=generator
@@ -80,15 +81,30 @@ def _train(
             sample,
             config,
             seed=seed,
-            callbacks=_callbacks(model),
+            callbacks=_callbacks(model, config),
             checkpoints=_checkpoints(model, folder),
         )
 
 
-def _callbacks(model: Any) -> list[Callback]:
-    """Return who is told about every step: the user's, and the progress bar."""
-    is_shown = model.verbose and distributed.is_main()
-    return [*(model.callbacks or ()), *([ProgressBar()] if is_shown else [])]
+def _callbacks(model: Any, config: TrainConfig) -> list[Callback]:
+    """Return who is told about every step: the user's, and ours."""
+    told: list[Callback] = list(model.callbacks or ())
+    if model.verbose and distributed.is_main():
+        told.append(ProgressBar())
+    if config.schedule == "adaptive":
+        told.append(_FallStart(model.settings_))
+    return told
+
+
+class _FallStart(Callback):
+    """Notes after how many steps the learning rate began to fall, if it did."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._settings = settings
+
+    def on_train_end(self, state: TrainState) -> None:
+        """Note it; steps that a callback left out did not fall."""
+        self._settings["fall_start"] = min(state.fall_start, state.step)
 
 
 def _checkpoints(model: Any, folder: str) -> Checkpoints | None:

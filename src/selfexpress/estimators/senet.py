@@ -74,15 +74,16 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
     n_train_samples : int, "auto" or None
         Rows drawn at random to train on; None for all of them.
     max_iter : int or "auto"
-        Training steps.
+        Training steps; the most of them if ``schedule="adaptive"``.
     batch_size : int or "auto"
         Rows expressed in a step.
     block_size : int
         Rows that express them at a time, where memory is bounded.
     learning_rate : float or "auto"
         "auto" is 1e-3, and 3e-4 for layers of 1024 units or more.
-    schedule : {"cosine", "constant"}
-        Course of the learning rate.
+    schedule : {"cosine", "constant", "adaptive"}
+        Of the learning rate: falling to 0 over all steps, never, or once the objective
+        stops falling, which then ends the training (:doc:`/how-it-works`).
     optimizer : {"adam", "muon"}
     start : {"auto", "alike", "random"}
         Of training: each row expressed by those most like it, or independent towers
@@ -157,7 +158,8 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
     timings_ : dict of str to float
         Seconds by stage.
     settings_ : dict of str to object
-        What "auto" became in this fit.
+        What "auto" became in this fit; ``fall_start``, the steps before the learning
+        rate fell, if ``schedule="adaptive"``.
     smallest_gamma_ : SmallestGamma
         The gammas at which coefficients start to be non-zero on this data.
     n_iter_ : int

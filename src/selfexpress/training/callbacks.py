@@ -37,12 +37,14 @@ class TrainState:
     step : int
         Steps done.
     max_iter : int
-        Steps to do.
+        Steps to do, or the most of them until ``schedule="adaptive"`` knows better.
     network : SelfExpressiveNetwork
         As it is now; read it, do not train it.
     history : Tensor of shape (max_iter, len(RECORDED))
         A row of ``RECORDED`` for each step done, on the training device.
     should_stop : bool
+    fall_start : int
+        Steps before the learning rate falls, as far as that is known.
     """
 
     step: int
@@ -50,6 +52,7 @@ class TrainState:
     network: SelfExpressiveNetwork
     history: Tensor
     should_stop: bool = False
+    fall_start: int = 0
 
     @property
     def record(self) -> dict[str, Tensor]:
@@ -63,7 +66,7 @@ class TrainState:
     @property
     def is_last(self) -> bool:
         """Whether no step follows."""
-        return self.should_stop or self.step == self.max_iter
+        return self.should_stop or self.step >= self.max_iter
 
 
 class Callback:
@@ -131,7 +134,12 @@ class ProgressBar(Callback):
         """Move the bar, now and then with the objective."""
         if state.step % self.every == 0 or state.step == state.max_iter:
             text = f"{float(state.record['objective']):.4f}"
-            self._progress.update(self._task, completed=state.step, objective=text)
+            self._progress.update(
+                self._task,
+                completed=state.step,
+                total=state.max_iter,
+                objective=text,
+            )
 
     def on_train_end(self, state: TrainState) -> None:
         """Leave the bar where training ended."""

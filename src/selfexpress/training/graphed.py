@@ -11,7 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from selfexpress.training.steps import PlainStep, learning_rate
+from selfexpress.training.schedule import Schedule
+from selfexpress.training.steps import PlainStep
 from selfexpress.training.streams import SideStream
 
 # Steps whose rows and rates are sent to the device at once.
@@ -54,6 +55,11 @@ class GraphedStep:
         self._graph.replay()
         self._next = step + 1
 
+    def follow(self, schedule: Schedule) -> None:
+        """Have the tables sent again before the next step, with other rates."""
+        self._plain.follow(schedule)
+        self._table_start = -_TABLE_STEPS
+
     def state(self) -> dict[str, Tensor]:
         """Return the tensors that steps change."""
         return self._plain.state()
@@ -63,10 +69,10 @@ class GraphedStep:
         self._plain.finish()
 
     def _send_tables(self, step: int) -> None:
-        config, sampler = self._plain.config, self._plain.sampler
-        steps = range(step, min(step + _TABLE_STEPS, config.max_iter))
+        schedule, sampler = self._plain.schedule, self._plain.sampler
+        steps = range(step, min(step + _TABLE_STEPS, schedule.n_steps))
         rows = torch.stack([sampler.batch(each) for each in steps])
-        rates = torch.tensor([learning_rate(config, each) for each in steps])
+        rates = torch.tensor([schedule.rate(each) for each in steps])
         self._rows[: len(steps)].copy_(rows)
         self._rates[: len(steps)].copy_(rates)
         self._table_start, self._next = step, -1

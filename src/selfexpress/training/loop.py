@@ -23,6 +23,7 @@ from selfexpress.training.callbacks import Callback, TrainState
 from selfexpress.training.graphed import GraphedStep
 from selfexpress.training.interruption import held_back
 from selfexpress.training.resuming import Checkpoints, Standing, fingerprint
+from selfexpress.training.schedule import Schedule, has_settled, plan
 from selfexpress.training.start import start_alike
 from selfexpress.training.steps import RECORDED, PlainStep, Step
 
@@ -50,6 +51,9 @@ def train(
     result is that of an undisturbed one, bit for bit. Ctrl-C and SIGTERM then save
     before they leave, and a training that diverges goes back to the last checkpoint
     and on from there with half the learning rate, twice at most.
+
+    With ``schedule="adaptive"`` the objective is looked at every 100 steps; once it has
+    settled, the learning rate falls to 0 and training ends: see ``training.schedule``.
 
     Memory that does not suffice for a step halves ``block_size``, with a warning.
 
@@ -84,6 +88,7 @@ def train(
     )
     steps = _Steps(network, source, config, seed=seed, history=history)
     state = TrainState(0, config.max_iter, network, history)
+    steps.follow_schedule(state)
     if checkpoints is not None:
         same = fingerprint(network, source, config, seed=seed)
         steps.take_up(state, checkpoints.begin(same, steps.tensors, history))
@@ -102,7 +107,9 @@ def train(
                     if problem:
                         steps.go_back(state, checkpoints, problem)
                         is_leaving = False
-                    elif checkpoints is not None and (is_leaving or is_due):
+                        continue
+                    steps.look_back(state)
+                    if checkpoints is not None and (is_leaving or is_due):
                         standing = steps.standing(state)
                         checkpoints.save(standing, steps.tensors, history)
         finally:
@@ -131,6 +138,7 @@ class _Steps:
         self._seed = seed
         self._history = history
         self._rate_factor = 1.0
+        self._settled_at: int | None = None
         self._n_retries = 0
         self._prepare()
 
@@ -141,7 +149,28 @@ class _Steps:
 
     def standing(self, state: TrainState) -> Standing:
         """Return where training stands, to be saved."""
-        return Standing(state.step, self._rate_factor, state.is_last)
+        return Standing(state.step, self._rate_factor, state.is_last, self._settled_at)
+
+    def follow_schedule(self, state: TrainState) -> None:
+        """Take rates and end from the schedule, as far as it is known now."""
+        schedule = self._schedule
+        self._step.follow(schedule)
+        state.fall_start, state.max_iter = schedule.fall_start, schedule.n_steps
+
+    def look_back(self, state: TrainState) -> None:
+        """Let the learning rate fall once the objective has settled."""
+        is_open = state.step < self._schedule.fall_start
+        # Not whenever a checkpoint is due: clocks must not change a training.
+        is_time = state.step % _CHECK_EVERY == 0
+        if self._config.schedule != "adaptive" or not (is_open and is_time):
+            return
+        objective = self._history[: state.step, RECORDED.index("objective")]
+        is_settled = has_settled(objective, zero=self._config.gamma / 2)
+        # Many processes must end together.
+        if distributed.from_main(torch.tensor(int(is_settled))):
+            self._settled_at = state.step
+            self.follow_schedule(state)
+            logger.info("settled at step %d, ends at %d", state.step, state.max_iter)
 
     def advance(self, state: TrainState, callbacks: Sequence[Callback]) -> None:
         """Take a step, with smaller blocks where memory does not suffice, and tell."""
@@ -163,9 +192,9 @@ class _Steps:
         self._plain.parameters.refresh_working()
         state.step = standing.step
         state.should_stop = standing.is_finished
-        if standing.rate_factor != self._rate_factor:
-            self._rate_factor = standing.rate_factor
-            self._rebuild()
+        self._rate_factor = standing.rate_factor
+        self._settled_at = standing.settled_at
+        self.follow_schedule(state)
 
     def go_back(
         self, state: TrainState, checkpoints: Checkpoints | None, problem: str
@@ -189,19 +218,24 @@ class _Steps:
         """Leave the network with parameters of its own."""
         self._step.finish()
 
+    @property
+    def _schedule(self) -> Schedule:
+        return plan(
+            self._config, settled_at=self._settled_at, rate_factor=self._rate_factor
+        )
+
     def _prepare(self) -> None:
-        rate = self._config.learning_rate * self._rate_factor
-        config = replace(self._config, learning_rate=rate)
         self._plain = PlainStep(
             self._network,
             self._source,
-            config,
+            self._config,
             seed=self._seed,
             history=self._history,
         )
         self._step: Step = self._plain
         if self._plain.is_replayable:
             self._step = GraphedStep(self._plain)
+        self._step.follow(self._schedule)
 
     def _rebuild(self) -> None:
         """Make the steps anew, by changed settings, with the state they have."""

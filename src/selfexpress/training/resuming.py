@@ -7,7 +7,7 @@ import json
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from os import PathLike
 from typing import Any
 
@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 # neither changes what is computed, only in which order it is summed up.
 _FREE = ("algorithm", "block_size")
 _SAMPLED_ROWS = 64
+# None, where only numbers can be sent.
+_NO_STEP = -1
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,14 @@ class Standing:
         What the learning rate is multiplied by, below 1 after a failure.
     is_finished : bool
         Whether it had come to its end.
+    settled_at : int, optional
+        Steps after which the objective had settled, if it has.
     """
 
     step: int = 0
     rate_factor: float = 1.0
     is_finished: bool = False
+    settled_at: int | None = None
 
 
 class Checkpoints:
@@ -222,10 +227,12 @@ def _standing(checkpoint: Checkpoint, max_iter: int) -> Standing | None:
         standing = Standing(**facts)  # type: ignore[arg-type]
     except TypeError:
         return None
+    settled_at = standing.settled_at
     is_possible = (
         standing.step == checkpoint.step <= max_iter
         and type(standing.rate_factor) is float
         and 0 < standing.rate_factor <= 1
+        and (settled_at is None or settled_at in range(1, standing.step + 1))
         and type(standing.is_finished) is bool
     )
     return standing if is_possible else None
@@ -237,10 +244,14 @@ def _shared(
     """Give every process what the first one has read."""
     if distributed.n_ranks() == 1:
         return standing
-    numbers = torch.tensor(
-        [standing.step, standing.rate_factor, standing.is_finished], dtype=torch.float64
-    )
-    step, factor, is_finished = distributed.from_main(numbers).tolist()
+    known = [_NO_STEP if fact is None else fact for fact in astuple(standing)]
+    numbers = torch.tensor(known, dtype=torch.float64)
+    step, factor, is_finished, settled_at = distributed.from_main(numbers).tolist()
     for tensor in (*tensors.values(), history):
         tensor.copy_(distributed.from_main(tensor.clone()))
-    return Standing(int(step), factor, bool(is_finished))
+    return Standing(
+        int(step),
+        factor,
+        bool(is_finished),
+        None if settled_at == _NO_STEP else int(settled_at),
+    )

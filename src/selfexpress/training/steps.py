@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
@@ -20,6 +19,7 @@ from selfexpress.training.objective import GRADIENT_STEPS, Objective
 from selfexpress.training.optimizers import OPTIMIZERS
 from selfexpress.training.parameters import ALIGNMENT, FlatParameters
 from selfexpress.training.sampling import PermutationSampler
+from selfexpress.training.schedule import Schedule, plan
 from selfexpress.training.streams import SideStream
 
 RECORDED = ("objective", "reconstruction", "penalty", "learning_rate", "threshold")
@@ -30,6 +30,10 @@ class Step(Protocol):
 
     def __call__(self, step: int) -> None:
         """Take step number ``step`` and write its record into the history."""
+        ...
+
+    def follow(self, schedule: Schedule) -> None:
+        """Take the rates of the steps to come from another schedule."""
         ...
 
     def state(self) -> dict[str, Tensor]:
@@ -67,6 +71,7 @@ class PlainStep:
     ) -> None:
         self.network = network
         self.config = config
+        self.schedule = plan(config)
         self.history = history
         self.device = network.threshold.device
         self.sampler = PermutationSampler(len(source), config.batch_size, seed=seed)
@@ -87,11 +92,15 @@ class PlainStep:
 
     def __call__(self, step: int) -> None:
         """Take one step."""
-        rate = torch.tensor(learning_rate(self.config, step), device=self.device)
+        rate = torch.tensor(self.schedule.rate(step), device=self.device)
         index = self.sampler.batch(step).to(self.device)
         found = self.find_gradient(index)
         self.history[step] = self.record(found, rate)
         self.move(rate)
+
+    def follow(self, schedule: Schedule) -> None:
+        """Take the rates of the steps to come from another schedule."""
+        self.schedule = schedule
 
     def find_gradient(self, index: Tensor) -> tuple[Objective, Tensor]:
         """Find the gradient for the rows at ``index``.
@@ -144,14 +153,6 @@ class PlainStep:
         gradient_step = GRADIENT_STEPS[self.config.algorithm]
         with autocast(self.config, self.device):
             return gradient_step(self.network, batch, self.source, self.config)
-
-
-def learning_rate(config: TrainConfig, step: int) -> float:
-    """Return the learning rate of a step; cosine falls from the full rate to 0."""
-    if config.schedule == "constant":
-        return config.learning_rate
-    progress = step / config.max_iter
-    return config.learning_rate * (1 + math.cos(math.pi * progress)) / 2
 
 
 def autocast(
