@@ -56,3 +56,11 @@ def test_float32_labels_are_those_of_one_process(ranks, alone, kind):
 def test_all_ranks_take_the_number_of_clusters_from_the_first(ranks, alone):
     for result in (*ranks, alone):
         assert result["counted"] == result["counted_width"] == alone["counted"]
+
+
+def test_all_ranks_end_training_when_the_first_says_so(ranks, alone):
+    # Sums over ranks differ in the last digits, the looks do not come that close.
+    for result in (*ranks, alone):
+        assert result["steps"] == alone["steps"] < 900
+        assert result["fall_start"] == alone["fall_start"]
+        np.testing.assert_array_equal(result["rates"], alone["rates"])

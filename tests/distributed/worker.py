@@ -19,6 +19,7 @@ from selfexpress.config import TrainConfig
 from selfexpress.data.shards import OwnRows
 from selfexpress.data.sources import ArraySource, RowBlock
 from selfexpress.estimators.base import SelfExpressiveClusterer
+from selfexpress.training import loop
 from selfexpress.training.objective import two_pass_gradient
 
 N_SAMPLES, N_NONZERO = 41, 6
@@ -27,7 +28,13 @@ N_SAMPLES, N_NONZERO = 41, 6
 def main(folder: Path) -> None:
     torch.set_num_threads(1)
     with distributed.process_group():
-        results = {**exchanges(), **gradient(), **coefficients(), **labels()}
+        results = {
+            **exchanges(),
+            **gradient(),
+            **coefficients(),
+            **labels(),
+            **ending(),
+        }
         np.savez(folder / f"rank{distributed.rank()}.npz", **results)
 
 
@@ -109,6 +116,32 @@ def labels() -> dict[str, np.ndarray]:
     found["counted"] = np.array(model.n_clusters_)
     found["counted_width"] = np.array(model.predict_proba(data.X).shape[1])
     return found
+
+
+def ending() -> dict[str, np.ndarray]:
+    """A training that ends by itself; other ranks than the first would not end it."""
+    data = make_subspaces(3, dimension=2, n_features=30, n_samples=40, random_state=0)
+    settle = loop.has_settled
+    loop.has_settled = lambda *rule, **zero: (
+        distributed.is_main() and settle(*rule, **zero)
+    )
+    model = SENet(
+        3,
+        hidden_sizes=(32,),
+        n_embedding=32,
+        max_iter=900,
+        schedule="adaptive",
+        learning_rate=3e-3,
+        gamma=200.0,
+        random_state=0,
+        device="cpu",
+    ).fit(data.X)
+    loop.has_settled = settle
+    return {
+        "steps": np.array(model.n_iter_),
+        "fall_start": np.array(model.settings_["fall_start"]),
+        "rates": model.history_["learning_rate"],
+    }
 
 
 def _misled(cluster):

@@ -66,6 +66,21 @@ def test_progress_is_on_stderr_and_results_on_stdout(call, data, tmp_path):
     assert "60/60" not in out
 
 
+def test_a_fit_may_end_by_itself_and_says_when(call, data, tmp_path):
+    write_array(tmp_path / "rows.npy", data.X)
+    sizes = ("--hidden-sizes", "32", "--n-embedding", 32, "--device", "cpu")
+    rule = ("--schedule", "adaptive", "--learning-rate", 3e-3, "--max-iter", 2000)
+    output = ("-o", tmp_path / "m", "--run", tmp_path / "run", "--json", "--quiet")
+    code, out, _ = call("fit", tmp_path / "rows.npy", "-k", 3, *sizes, *rule, *output)
+    assert code == 0
+    summary = json.loads(out)
+    settled_at = summary["settings"]["fall_start"]
+    assert summary["n_iter"] == -(-settled_at * 4 // 3) < 2000
+    text = (tmp_path / "run" / "config.toml").read_text()
+    assert 'schedule = "adaptive"' in text
+    assert f"# fall-start = {settled_at}" in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -75,6 +90,10 @@ def test_progress_is_on_stderr_and_results_on_stdout(call, data, tmp_path):
         (("fit", "rows.npy", "-k", 0, "-o", "m"), "n_clusters must be a positive"),
         (("fit", "rows.npy", "-k", 3, "-o", "no/m"), "folder no must exist"),
         (("fit", "rows.npy", "-k", 3, "-o", "m", "--gamma", 0.1), "gamma must exceed"),
+        (
+            ("fit", "rows.npy", "-k", 3, "-o", "m", "--schedule", "x"),
+            "schedule must be",
+        ),
         (("fit", "nan.npy", "-k", 3, "-o", "m"), "NaN"),
         (("fit", "few.npy", "-k", 30, "-o", "m"), "n_clusters must be at most"),
         (("predict", "rows.npy", "rows.npy", "-o", "l.npy"), "damaged or something"),

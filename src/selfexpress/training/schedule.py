@@ -94,5 +94,6 @@ def has_settled(objective: Tensor, *, zero: float) -> bool:
     windows = objective[-2 * size :].double().cpu().view(2, size)
     before, latest = map(float, windows.mean(dim=1))
     error = math.sqrt(float(windows.var(dim=1).sum()) / size)
-    is_small = before - latest + _ERRORS * error < _TOLERANCE * latest
-    return is_small and latest < _PLATEAU * zero
+    # A rise is no fall below 0: that would make up for an error of its own.
+    fall = max(before - latest, 0.0) + _ERRORS * error
+    return fall < _TOLERANCE * latest and latest < _PLATEAU * zero

@@ -1,4 +1,4 @@
-"""A start that fails is followed by one that does not."""
+"""A start that fails is followed by one that does not; a training may end itself."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 from selfexpress import SENet, make_subspaces
 from selfexpress.errors import CheckpointError, DegenerateError, DegenerateWarning
 from selfexpress.training import loop
+from selfexpress.training.callbacks import Callback
 
 
 @pytest.fixture
@@ -82,3 +83,68 @@ def test_a_relative_gamma_becomes_an_absolute_one(rows, seed, tmp_path):
     loaded = SENet.load(tmp_path / "m")
     assert loaded.gamma == model.settings_["gamma"]
     assert loaded.gamma_scale == "absolute"
+
+
+@pytest.fixture
+def ended(seed):
+    """A model whose training ended by itself."""
+    data = make_subspaces(
+        3, dimension=2, n_features=10, n_samples=40, random_state=seed
+    )
+    return adaptive(seed, n_clusters=3).fit(data.X), data
+
+
+def adaptive(seed, **settings):
+    shared = {"max_iter": 2000, "schedule": "adaptive", "learning_rate": 3e-3}
+    return senet(seed).set_params(**shared, **settings)
+
+
+def test_a_training_that_ends_itself_says_when_and_is_saved(ended, tmp_path):
+    model, data = ended
+    settled_at = model.settings_["fall_start"]
+    assert 300 <= settled_at < 1500
+    assert model.n_iter_ == -(-settled_at * 4 // 3)
+    rates = model.history_["learning_rate"]
+    assert (rates[: settled_at + 1] == rates[0]).all()
+    assert rates[-1] < 1e-3 * rates[0]
+    assert model.settings_["max_iter"] == 2000
+
+    model.save(tmp_path / "m")
+    loaded = SENet.load(tmp_path / "m", device="cpu")
+    assert loaded.schedule == "adaptive"
+    assert loaded.max_iter == 2000
+    assert loaded.n_iter_ == model.n_iter_
+    assert (loaded.history_["learning_rate"] == rates).all()
+    assert (loaded.predict(data.X) == model.predict(data.X)).all()
+
+
+def test_a_training_that_a_callback_ends_has_not_begun_to_fall(rows, seed):
+    class StopAt(Callback):
+        def on_step_end(self, state):
+            state.should_stop = state.step == 40
+
+    model = adaptive(seed, callbacks=[StopAt()]).fit(rows)
+    assert model.n_iter_ == model.settings_["fall_start"] == 40
+
+
+def test_auto_allows_a_training_that_ends_itself_more_steps(rows, seed):
+    class StopSoon(Callback):
+        def on_step_end(self, state):
+            state.should_stop = state.step == 20
+
+    found = {}
+    for schedule in ("cosine", "constant", "adaptive"):
+        model = senet(seed, schedule=schedule, callbacks=[StopSoon()])
+        model.set_params(max_iter="auto").fit(rows)
+        found[schedule] = model.settings_["max_iter"]
+        assert ("fall_start" in model.settings_) == (schedule == "adaptive")
+    assert found == {"cosine": 1000, "constant": 1000, "adaptive": 5000}
+
+
+def test_a_repeated_training_ends_by_its_own_rule(rows, seed, hopeless):
+    settings = {"max_iter": 400, "callbacks": None}
+    with pytest.warns(DegenerateWarning, match="repeated from a random start"):
+        model = adaptive(seed).set_params(**settings).fit(rows)
+    expected = adaptive(seed, start="random").set_params(**settings).fit(rows)
+    assert model.settings_ == expected.settings_
+    assert model.n_iter_ == expected.n_iter_

@@ -16,6 +16,7 @@ from selfexpress.training.graphed import GraphedStep
 from selfexpress.training.loop import train
 from selfexpress.training.objective import naive_gradient
 from selfexpress.training.parameters import ALIGNMENT, FlatParameters
+from selfexpress.training.schedule import plan
 from selfexpress.training.steps import RECORDED, PlainStep
 from selfexpress.training.streams import SideStream
 
@@ -164,6 +165,39 @@ def test_a_recorded_step_is_the_plain_one(algorithm, optimizer):
     torch.testing.assert_close(other_history, history, rtol=1e-4, atol=1e-6)
     for value, other in zip(parameters, others, strict=True):
         torch.testing.assert_close(other, value, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.gpu
+def test_a_recorded_step_takes_up_another_schedule_at_once():
+    """The fall begins within a table that was sent before, and at its first step."""
+    source = ArraySource(unit_data(500, 37, seed=0), device="cuda")
+    config = TrainConfig(
+        gamma=50.0,
+        max_iter=400,
+        batch_size=64,
+        schedule="adaptive",
+        algorithm="naive",
+        precision="float32",
+        engine="fused",
+    )
+    found = []
+    for kind in (lambda plain: plain, GraphedStep):
+        network = small_network(37, seed=0, threshold=0.0).float().cuda()
+        history = torch.zeros(config.max_iter, len(RECORDED), device="cuda")
+        step = kind(PlainStep(network, source, config, seed=0, history=history))
+        for number in range(30):
+            step(number)
+        schedule = plan(config, settled_at=30)
+        step.follow(schedule)
+        for number in range(30, schedule.n_steps):
+            step(number)
+        step.finish()
+        found.append(history[: schedule.n_steps].cpu())
+    rates = torch.tensor([schedule.rate(number) for number in range(40)])
+    for history in found:
+        assert torch.equal(history[:, RECORDED.index("learning_rate")], rates)
+    # The same rows in the same order: their objectives are alike to rounding.
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.gpu

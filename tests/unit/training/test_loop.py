@@ -13,7 +13,7 @@ from selfexpress.errors import DegenerateError
 from selfexpress.training.callbacks import Callback, ProgressBar
 from selfexpress.training.loop import train
 from selfexpress.training.optimizers import OPTIMIZERS
-from selfexpress.training.steps import RECORDED, learning_rate
+from selfexpress.training.steps import RECORDED
 
 
 def problem(seed=0):
@@ -53,14 +53,6 @@ def test_history_is_consistent_by_step():
     np.testing.assert_allclose(history["objective"], parts, rtol=1e-5)
     assert history["threshold"][0] == pytest.approx(start)
     assert history["threshold"][-1] != pytest.approx(start)
-
-
-def test_cosine_falls_from_the_full_rate_to_nothing():
-    config = TrainConfig(learning_rate=0.5, max_iter=100)
-    assert learning_rate(config, 0) == 0.5
-    assert learning_rate(config, 50) == pytest.approx(0.25)
-    assert learning_rate(config, 100) == pytest.approx(0, abs=1e-12)
-    assert learning_rate(TrainConfig(schedule="constant"), 999) == 1e-3
 
 
 def test_gradient_handed_to_the_optimizer_has_at_most_the_clipped_norm(monkeypatch):
