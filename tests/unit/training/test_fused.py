@@ -185,15 +185,15 @@ def test_a_recorded_step_takes_up_another_schedule_at_once():
         network = small_network(37, seed=0, threshold=0.0).float().cuda()
         history = torch.zeros(config.max_iter, len(RECORDED), device="cuda")
         step = kind(PlainStep(network, source, config, seed=0, history=history))
-        for number in range(30):
+        for number in range(15):
             step(number)
-        schedule = plan(config, settled_at=30)
+        schedule = plan(config, settled_at=15)
         step.follow(schedule)
-        for number in range(30, schedule.n_steps):
+        for number in range(15, schedule.n_steps):
             step(number)
         step.finish()
         found.append(history[: schedule.n_steps].cpu())
-    rates = torch.tensor([schedule.rate(number) for number in range(40)])
+    rates = torch.tensor([schedule.rate(number) for number in range(20)])
     for history in found:
         assert torch.equal(history[:, RECORDED.index("learning_rate")], rates)
     # The same rows in the same order: their objectives are alike to rounding.

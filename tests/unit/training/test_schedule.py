@@ -276,6 +276,18 @@ def test_an_interrupted_training_ends_as_an_undisturbed_one(seed, tmp_path):
         np.testing.assert_array_equal(actual[name], values)
 
 
+def test_checkpoints_between_two_looks_change_nothing(seed, tmp_path):
+    """Small batches: the noise is averaged out some time between two looks."""
+    lengths = []
+    for steps in ((), range(301, MOST, 10)):
+        network, source = problem(seed)
+        checkpoints = SaveAt(tmp_path / str(len(steps)), *steps)
+        chosen = config(batch_size=8)
+        history = train(network, source, chosen, seed=seed, checkpoints=checkpoints)
+        lengths.append(len(history["objective"]))
+    assert lengths[0] == lengths[1]
+
+
 def test_a_finished_training_is_not_done_again(tmp_path):
     network, source = problem(0)
     first = train(network, source, config(), seed=0, checkpoints=SaveAt(tmp_path))
