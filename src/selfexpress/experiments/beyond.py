@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from selfexpress.experiments.cells import Cell
@@ -11,6 +11,7 @@ from selfexpress.experiments.presets import MNIST, Recipe, quick_recipe
 from selfexpress.experiments.runner import Experiment, Results
 from selfexpress.experiments.study import Changes, GapCell, Preparation, StudyCell
 from selfexpress.experiments.summary import Figure, Row, Summary, Table
+from selfexpress.training.choices import SIZES
 
 # Where settings are varied; the smaller sets are shown with the defaults.
 VARIED = ("mnist", "fashion-mnist", "cifar10")
@@ -25,24 +26,42 @@ DATASETS = {
 _QUICK_ROWS = 300
 _QUICK: Changes = (("max_iter", 100), ("n_embedding", 128))
 
-# By what is changed, the values tried. Each is one argument, or two that go together.
+
+def _numbers(name: str, values: Sequence[int], *, default: int) -> dict[str, Changes]:
+    """Return changes of one argument; its default is none, and run once for all."""
+    return {f"{n:,}": () if n == default else ((name, n),) for n in values}
+
+
+_GPU = SIZES["cuda"]
+# By what is changed, the values tried: arguments that go together. Without any it is
+# the default, on a GPU.
 SETTINGS: Mapping[str, Mapping[str, Changes]] = {
-    "training rows": {
-        f"{n:,}": (("n_train_samples", n),) for n in (1000, 2000, 5000, 10_000)
+    "training rows": _numbers(
+        "n_train_samples", (1000, 2000, 5000, 10_000), default=_GPU.n_train_samples
+    ),
+    "rows of a batch": _numbers(
+        "batch_size", (100, 250, 500, 1000), default=_GPU.batch_size
+    ),
+    "steps": _numbers("max_iter", (500, 1000, 3000, 10_000), default=_GPU.max_iter),
+    "schedule": {
+        "cosine": (),
+        "adaptive": (("schedule", "adaptive"),),
+        "adaptive, no more steps than cosine": (
+            ("schedule", "adaptive"),
+            ("max_iter", _GPU.max_iter),
+        ),
     },
-    "rows of a batch": {f"{n}": (("batch_size", n),) for n in (100, 250, 500, 1000)},
-    "steps": {f"{n:,}": (("max_iter", n),) for n in (500, 1000, 3000, 10_000)},
     "optimiser": {
-        "Adam": (("optimizer", "adam"),),
+        "Adam": (),
         "Muon": (("optimizer", "muon"), ("learning_rate", 2e-3)),
     },
     "gamma, times that of a first coefficient": {
-        f"{n}": (("gamma", float(n)), ("gamma_scale", "relative"))
+        f"{n}": () if n == 100 else (("gamma", float(n)), ("gamma_scale", "relative"))
         for n in (10, 30, 100, 300)
     },
-    "coefficients kept": {f"{n}": (("n_nonzero", n),) for n in (10, 30, 100, 1000)},
+    "coefficients kept": _numbers("n_nonzero", (10, 30, 100, 1000), default=30),
     "graph": {
-        "|C| + |C|^T": (("affinity", "symmetric"),),
+        "|C| + |C|^T": (),
         "3 nearest rows": (("affinity", "nearest_neighbors"), ("n_neighbors", 3)),
         "10 nearest, weighted": (
             ("affinity", "weighted_neighbors"),
@@ -50,16 +69,13 @@ SETTINGS: Mapping[str, Mapping[str, Changes]] = {
         ),
     },
     "eigenvectors": {
-        "auto": (("n_eigenvectors", "auto"),),
+        "auto": (),
         "as many as clusters": (("n_eigenvectors", None),),
         "15": (("n_eigenvectors", 15),),
         "30": (("n_eigenvectors", 30),),
     },
-    "starts of k-means": {f"{n}": (("n_init", n),) for n in (1, 5, 20, 100)},
-    "number of clusters": {
-        "given": (),
-        "auto": (("n_clusters", "auto"),),
-    },
+    "starts of k-means": _numbers("n_init", (1, 5, 20, 100), default=20),
+    "number of clusters": {"given": (), "auto": (("n_clusters", "auto"),)},
 }
 FEATURES: Mapping[str, Preparation] = {
     "scattering, 500 components (the paper's)": Preparation(

@@ -275,7 +275,9 @@ def _flat(cell: Cell) -> dict[str, str]:
 
 def _flattened(settings: Mapping[str, Any]) -> dict[str, str]:
     flat: dict[str, str] = {}
-    for value in settings.values():
+    for name, value in settings.items():
+        if name == "changes":
+            flat |= {changed: str(new) for changed, new in value}
         flat |= _flattened(value) if isinstance(value, dict) else {}
     plain_values = (
         (name, value) for name, value in settings.items() if not isinstance(value, dict)

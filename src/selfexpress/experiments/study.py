@@ -105,6 +105,7 @@ class StudyCell(Cell):
             ),
             "n_clusters": len(np.unique(model.labels_)),
             "objective": float(model.history_["objective"][-50:].mean()),
+            "n_iter": model.n_iter_,
             "settings": dict(model.settings_),
         }
         seconds |= model.timings_

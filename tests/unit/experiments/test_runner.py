@@ -14,6 +14,7 @@ from selfexpress.experiments.cells import Cell, Context, Outcome, stage
 from selfexpress.experiments.images import senet_cell
 from selfexpress.experiments.presets import Recipe
 from selfexpress.experiments.runner import Results, run_cells, select, with_seeds
+from selfexpress.experiments.study import StudyCell
 from selfexpress.experiments.synthetic import CurveCell
 
 SHORT = Recipe(max_iter=7)
@@ -123,6 +124,11 @@ def test_no_cell_starts_that_could_end_after_the_limit(tmp_path, context, monkey
     assert time.perf_counter() - start < 1
     assert 1 <= progress.n_run < 10
     assert progress.n_run + progress.n_left == 100
+
+
+def test_cells_are_selected_by_what_they_change():
+    cells = [StudyCell(dataset="orl", changes=c) for c in ((), (("n_init", 5),))]
+    assert select(cells, ["n_init=5"]) == cells[1:]
 
 
 def test_cells_are_selected_by_settings_of_any_depth():
