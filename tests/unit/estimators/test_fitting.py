@@ -118,6 +118,7 @@ def test_a_training_that_ends_itself_says_when_and_is_saved(ended, tmp_path):
     assert (loaded.predict(data.X) == model.predict(data.X)).all()
 
 
+@pytest.mark.filterwarnings("ignore::selfexpress.errors.DegenerateWarning")
 def test_a_training_that_a_callback_ends_has_not_begun_to_fall(rows, seed):
     class StopAt(Callback):
         def on_step_end(self, state):
@@ -127,6 +128,7 @@ def test_a_training_that_a_callback_ends_has_not_begun_to_fall(rows, seed):
     assert model.n_iter_ == model.settings_["fall_start"] == 40
 
 
+@pytest.mark.filterwarnings("ignore::selfexpress.errors.DegenerateWarning")
 def test_auto_allows_a_training_that_ends_itself_more_steps(rows, seed):
     class StopSoon(Callback):
         def on_step_end(self, state):
