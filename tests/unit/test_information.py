@@ -190,3 +190,16 @@ def test_a_gap_in_the_eigenvalues_is_believed(seed):
     found = spectral_clusters(affinity, 2, n_eigenvectors="auto", seed=seed)
     assert_same_partition(found.labels, truth)
     assert found.embedding.shape == (108, 2)
+
+
+def test_two_clusters_are_not_levelled(seed):
+    """A chain of two large groups, and a small one joined more weakly to it."""
+    sizes = [60, 60, 12]
+    affinity, truth = blocks(sizes, inside=[1.0] * 3, outside=0.005, seed=seed)
+    dense = np.triu(affinity.toarray(), 1)
+    dense[np.ix_(truth == 0, truth == 1)] = 0.05
+    dense[np.ix_(truth < 2, truth == 2)] = 0.005
+    affinity = sparse.csr_array(dense + dense.T)
+    found = spectral_clusters(affinity, 2, n_eigenvectors="auto", seed=seed)
+    assert found.embedding.shape == (132, 2)
+    assert_same_partition(found.labels, np.array([0, 0, 1])[truth])

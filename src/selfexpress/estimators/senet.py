@@ -88,7 +88,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
     start : {"auto", "alike", "random"}
         Of training: each row expressed by those most like it, or independent towers
         as in the paper, which take more steps. "auto" is "alike" for fewer than
-        2,000 training rows that fill 25 dimensions or more.
+        2,000 training rows that fill 2.5 dimensions or more.
     algorithm : {"auto", "naive", "two_pass"}
         Gradient of a step: in one graph, in two passes of bounded memory, or
         whichever fits into the memory that is free.
@@ -101,10 +101,10 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         Rows joined to each by an affinity of neighbours.
     n_eigenvectors : int, "auto" or None
         Dimension of the spectral embedding that k-means finds clusters in; None for
-        ``n_clusters``. "auto" does the same where the eigenvalues show a clear gap;
-        else it finds more pieces than clusters and merges them where that loses the
-        least information about a walk on the graph, which prefers clusters of like
-        size.
+        ``n_clusters``. "auto" does the same for two or three clusters and where the
+        eigenvalues show a clear gap; else it finds more pieces than clusters and
+        merges them where that loses the least information about a walk on the graph,
+        which prefers clusters of like size.
     n_init : int
         Restarts of k-means; a fifth of them for the pieces of "auto".
     n_references : int

@@ -32,6 +32,9 @@ _DIMENSIONS_A_CLUSTER = 2
 _PIECES_A_CLUSTER = (2, 3, 4)
 # ... unless the next eigenvalue is so many times the last: then there is no doubt.
 _CLEAR_GAP = 3.0
+# Of two or three clusters the information is little but their sizes: a large one would
+# be halved before a small one is found.
+_FEWEST_MERGED = 4
 # Merging takes time that grows with the cube of the pieces.
 _MOST_PIECES = 400
 # Restarts of k-means that do for pieces, as a share of those asked for.
@@ -81,9 +84,9 @@ def spectral_clusters(
         "auto" counts them: see ``spectral.counting``.
     n_eigenvectors : int or "auto", optional
         Dimension of the embedding that k-means finds the clusters in; ``n_clusters``
-        unless given. "auto" does so if a gap in the eigenvalues says that there are
-        so many clusters. If not, it finds more pieces than clusters in more
-        dimensions and merges them: see ``spectral.information``.
+        unless given. "auto" does so for two or three clusters, and if a gap in the
+        eigenvalues says that there are so many. If not, it finds more pieces than
+        clusters in more dimensions and merges them: see ``spectral.information``.
     n_init : int
         Restarts of k-means; the best one is kept.
     seed : int
@@ -123,7 +126,8 @@ def spectral_clusters(
     if known is None or len(known[0]) < dimension:
         known = find_eigenvectors(dimension)
     eigenvalues, vectors = known[0][:dimension], known[1][:, :dimension]
-    if is_auto and _has_clear_gap(eigenvalues, n_clusters):
+    is_plain = n_clusters < _FEWEST_MERGED or _has_clear_gap(eigenvalues, n_clusters)
+    if is_auto and is_plain:
         eigenvalues, vectors = eigenvalues[:n_clusters], vectors[:, :n_clusters]
         is_auto = False
     embedding = unit_rows(vectors)

@@ -3,8 +3,8 @@
 With independent towers the first coefficients are noise, and training has to leave a
 plateau where all of them are small. With few rows it stays there for long. Towers that
 start alike have their largest products where rows are alike, and the threshold lets
-only the largest pass. But where all rows are alike, as pixels of faces are, or lie in
-few dimensions, that says little, and training may leave every product below the
+only the largest pass. But where all rows are alike, as pixels of faces are, that
+says little, and training may leave every product below the
 threshold for good; with many rows a random start ends nearer to the optimum.
 """
 
@@ -24,14 +24,15 @@ _N_KEYS = 10
 _MAX_ROWS = 2000
 # "auto" takes the start from like rows for fewer than so many ...
 _FEW_ROWS = 2000
-# ... that fill so many dimensions: there like rows stand out.
-_LEAST_DIMENSIONS = 25
+# ... that fill so many dimensions: there like rows stand out. Pixels, all positive,
+# fill one or two; whitened trajectories of tracked points three or more.
+_LEAST_DIMENSIONS = 2.5
 
 
 def choose_start(start: str, source: RowSource) -> str:
     """Return ``start``; for "auto" what suits the rows.
 
-    That is "alike" for fewer than 2000 unit rows that fill 25 dimensions or more, else
+    That is "alike" for fewer than 2000 unit rows that fill 2.5 dimensions or more, else
     "random", which leaves towers and threshold as they are drawn, as in the paper.
     """
     if start != "auto":

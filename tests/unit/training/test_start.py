@@ -81,10 +81,11 @@ def test_towers_start_as_copies_that_share_nothing(seed):
     [
         (300, 60, 0.0, "alike"),
         (300, 60, 3.0, "random"),
-        (300, 10, 0.0, "random"),
+        (300, 10, 0.0, "alike"),
+        (300, 2, 0.0, "random"),
         (2000, 60, 0.0, "random"),
     ],
-    ids=["few and wide", "a common direction", "few dimensions", "many rows"],
+    ids=["wide", "a common direction", "narrow", "two dimensions", "many rows"],
 )
 def test_auto_looks_at_rows_and_the_dimensions_they_fill(
     n_rows, n_features, shift, expected, seed
