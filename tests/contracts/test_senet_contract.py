@@ -8,7 +8,7 @@ from selfexpress import SENet
 
 
 @parametrize_with_checks(
-    [SENet(n_clusters=3, hidden_sizes=(32,), n_embedding=32, max_iter=60)]
+    [SENet(n_clusters=3, hidden_sizes=(32,), n_embedding=32, max_iter=200)]
 )
 def test_scikit_learn_check_passes(estimator, check):
     check(estimator)
