@@ -13,7 +13,7 @@ from selfexpress.data.files import write_labels
 from selfexpress.report import read_run
 
 FIT = (
-    "--gamma", 50, "--max-iter", 30, "--affinity", "symmetric", "--device", "cpu",
+    "--gamma", 50, "--max-iter", 60, "--affinity", "symmetric", "--device", "cpu",
     "--quiet",
 )  # fmt: skip
 

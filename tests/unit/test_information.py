@@ -203,3 +203,10 @@ def test_two_clusters_are_not_levelled(seed):
     found = spectral_clusters(affinity, 2, n_eigenvectors="auto", seed=seed)
     assert found.embedding.shape == (132, 2)
     assert_same_partition(found.labels, np.array([0, 0, 1])[truth])
+
+
+def test_two_clusters_of_a_graph_without_groups_are_merged_of_pieces(seed):
+    affinity, _ = blocks([60], inside=[1.0], outside=0.0, seed=seed)
+    found = spectral_clusters(affinity, 2, n_eigenvectors="auto", seed=seed)
+    assert found.eigenvalues[1] > 0.5
+    assert found.embedding.shape == (60, 4)

@@ -33,8 +33,11 @@ _PIECES_A_CLUSTER = (2, 3, 4)
 # ... unless the next eigenvalue is so many times the last: then there is no doubt.
 _CLEAR_GAP = 3.0
 # Of two or three clusters the information is little but their sizes: a large one would
-# be halved before a small one is found.
+# be halved before a small one is found. They are believed, too, ...
 _FEWEST_MERGED = 4
+# ... if the last eigenvalue says that a walker stays in them. It is near 1 in a graph
+# without groups.
+_HOLDS_GROUPS = 0.5
 # Merging takes time that grows with the cube of the pieces.
 _MOST_PIECES = 400
 # Restarts of k-means that do for pieces, as a share of those asked for.
@@ -84,9 +87,10 @@ def spectral_clusters(
         "auto" counts them: see ``spectral.counting``.
     n_eigenvectors : int or "auto", optional
         Dimension of the embedding that k-means finds the clusters in; ``n_clusters``
-        unless given. "auto" does so for two or three clusters, and if a gap in the
-        eigenvalues says that there are so many. If not, it finds more pieces than
-        clusters in more dimensions and merges them: see ``spectral.information``.
+        unless given. "auto" does so for two or three clusters that are apart, and if
+        a gap in the eigenvalues says that there are so many. If not, it finds more
+        pieces than clusters in more dimensions and merges them: see
+        ``spectral.information``.
     n_init : int
         Restarts of k-means; the best one is kept.
     seed : int
@@ -126,8 +130,7 @@ def spectral_clusters(
     if known is None or len(known[0]) < dimension:
         known = find_eigenvectors(dimension)
     eigenvalues, vectors = known[0][:dimension], known[1][:, :dimension]
-    is_plain = n_clusters < _FEWEST_MERGED or _has_clear_gap(eigenvalues, n_clusters)
-    if is_auto and is_plain:
+    if is_auto and _are_plain(eigenvalues, n_clusters):
         eigenvalues, vectors = eigenvalues[:n_clusters], vectors[:, :n_clusters]
         is_auto = False
     embedding = unit_rows(vectors)
@@ -145,6 +148,14 @@ def spectral_clusters(
         )
     _warn_of_empty_clusters(labels, n_clusters)
     return SpectralClusters(labels, embedding, eigenvalues, n_components, n_clusters)
+
+
+def _are_plain(eigenvalues: NDArray[np.float64], n_clusters: int) -> bool:
+    """Say whether as many eigenvectors as clusters tell these apart."""
+    is_few = n_clusters < _FEWEST_MERGED and len(eigenvalues) >= n_clusters
+    if is_few and eigenvalues[n_clusters - 1] < _HOLDS_GROUPS:
+        return True
+    return _has_clear_gap(eigenvalues, n_clusters)
 
 
 def _has_clear_gap(eigenvalues: NDArray[np.float64], n_clusters: int) -> bool:
