@@ -35,6 +35,7 @@ SETTINGS = {
     "hidden_sizes": (16,),
     "n_embedding": 16,
     "max_iter": 40,
+    "start": "random",
     "n_init": 3,
     "affinity": "symmetric",
     "device": "cpu",

@@ -64,7 +64,7 @@ def test_a_model_that_is_not_fitted_has_no_summary():
 def test_a_loaded_model_has_a_summary_too(tmp_path):
     data = make_subspaces(2, dimension=2, n_features=8, n_samples=20, random_state=0)
     model = SENet(
-        2, gamma=50.0, hidden_sizes=(16,), n_embedding=16, max_iter=30,
+        2, gamma=50.0, hidden_sizes=(16,), n_embedding=16, max_iter=30, start="random",
         affinity="symmetric", n_init=2, random_state=0,
     ).fit(data.X)  # fmt: skip
     model.save(tmp_path / "m.selfexpress")
