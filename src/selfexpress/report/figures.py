@@ -150,5 +150,5 @@ def _draw(axes: Axes, panel: PanelLike) -> None:
     if panel.log_y:
         axes.set_yscale("log")
     if panel.lines:
-        axes.legend(fontsize=7)
+        axes.legend(fontsize=7, framealpha=0.5)  # what lies behind stays visible
     axes.grid(alpha=0.3)
