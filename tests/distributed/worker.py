@@ -95,6 +95,7 @@ def labels() -> dict[str, np.ndarray]:
             hidden_sizes=(64,),
             n_embedding=64,
             max_iter=150,
+            start="random",
             n_train_samples=90,
             batch_size=50,
             n_cluster_samples=n_clustered,

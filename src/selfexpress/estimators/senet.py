@@ -101,7 +101,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         Rows joined to each by an affinity of neighbours.
     n_eigenvectors : int, "auto" or None
         Dimension of the spectral embedding that k-means finds clusters in; None for
-        ``n_clusters``. "auto" does the same for two or three plain clusters and where
+        ``n_clusters``. "auto" does the same for two or three that are apart and where
         eigenvalues show a clear gap; else it finds more pieces than clusters and
         merges them where that loses the least information about a walk on the graph,
         which prefers clusters of like size.
