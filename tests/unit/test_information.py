@@ -7,6 +7,7 @@ import pytest
 from compare import assert_same_partition
 from scipy import sparse
 
+from selfexpress.errors import DegenerateWarning
 from selfexpress.spectral import clusters, information, spectral_clusters
 from selfexpress.spectral.information import Walk, merge_pieces
 
@@ -210,3 +211,12 @@ def test_two_clusters_of_a_graph_without_groups_are_merged_of_pieces(seed):
     found = spectral_clusters(affinity, 2, n_eigenvectors="auto", seed=seed)
     assert found.eigenvalues[1] > 0.5
     assert found.embedding.shape == (60, 4)
+
+
+def test_two_clusters_of_a_graph_in_more_pieces_are_merged_of_pieces(seed):
+    """The first two eigenvectors are arbitrary ones of the five pieces'."""
+    affinity, _ = blocks([60, 55, 3, 3, 3], inside=[1.0] * 5, outside=0, seed=seed)
+    with pytest.warns(DegenerateWarning, match="connected components, but has 5"):
+        found = spectral_clusters(affinity, 2, n_eigenvectors="auto", seed=seed)
+    sizes = np.bincount(found.labels)
+    assert sizes.min() >= 50

@@ -101,7 +101,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         Rows joined to each by an affinity of neighbours.
     n_eigenvectors : int, "auto" or None
         Dimension of the spectral embedding that k-means finds clusters in; None for
-        ``n_clusters``. "auto" does the same for two or three that are apart and where
+        ``n_clusters``. "auto" does the same for two or three, as a rule, and where the
         eigenvalues show a clear gap; else it finds more pieces than clusters and
         merges them where that loses the least information about a walk on the graph,
         which prefers clusters of like size.
@@ -159,7 +159,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         Seconds by stage.
     settings_ : dict of str to object
         What "auto" became in this fit; ``fall_start``, the steps before the learning
-        rate fell, if ``schedule="adaptive"``.
+        rate fell, if ``schedule="adaptive"`` (not kept in a saved model).
     smallest_gamma_ : SmallestGamma
         The gammas at which coefficients start to be non-zero on this data.
     n_iter_ : int

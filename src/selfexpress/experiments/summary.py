@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,7 +103,9 @@ class Table:
         ]
 
     def _place(self, row: Row) -> str:
-        return " ".join(entry for entry in row if isinstance(entry, str) and entry)
+        """Return the name of a row: the texts that it starts with."""
+        names = takewhile(lambda entry: isinstance(entry, str), row)
+        return " ".join(str(name) for name in names if name)
 
     def plain(self) -> dict[str, object]:
         """Return what a machine reads."""

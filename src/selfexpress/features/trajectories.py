@@ -3,7 +3,8 @@
 Under an affine camera the trajectories of one rigid motion fill an affine subspace of
 at most three dimensions: a linear one of four, once a constant is appended. Motions
 differ by components that are a hundredth of where points are in the image. Levelled,
-these weigh as much; and subspaces that are independent become orthogonal.
+these weigh as much; and subspaces that are independent, with the constant, become
+orthogonal.
 
 Shapes: N trajectories, D coordinates, M components.
 """
@@ -37,8 +38,8 @@ class Trajectories(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     noise : float, default=2e-3
         Strength of the noise of tracking, as a share of the strongest component. A
         component of strength s is divided by the root of ``s**2 + noise**2``:
-        stronger ones come out level, weaker ones stay weak. Half a pixel of an image
-        of 640 is about 2e-3 of the spread of points in it.
+        stronger ones come out level, weaker ones stay weak. The strongest is the
+        constant; half a pixel in an image of 640 is a few times 1e-4 of it.
 
     Attributes
     ----------

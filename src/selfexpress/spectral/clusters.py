@@ -35,8 +35,8 @@ _CLEAR_GAP = 3.0
 # Of two or three clusters the information is little but their sizes: a large one would
 # be halved before a small one is found. They are believed, too, ...
 _FEWEST_MERGED = 4
-# ... if the last eigenvalue says that a walker stays in them. It is near 1 in a graph
-# without groups.
+# ... if the last eigenvalue says that a walker stays in them. In a dense graph without
+# groups it is near 1; in a sparse one it is small anyway.
 _HOLDS_GROUPS = 0.5
 # Merging takes time that grows with the cube of the pieces.
 _MOST_PIECES = 400
@@ -87,8 +87,8 @@ def spectral_clusters(
         "auto" counts them: see ``spectral.counting``.
     n_eigenvectors : int or "auto", optional
         Dimension of the embedding that k-means finds the clusters in; ``n_clusters``
-        unless given. "auto" does so for two or three clusters that are apart, and if
-        a gap in the eigenvalues says that there are so many. If not, it finds more
+        unless given. "auto" does so for two or three clusters, as a rule, and if a
+        gap in the eigenvalues says that there are so many. If not, it finds more
         pieces than clusters in more dimensions and merges them: see
         ``spectral.information``.
     n_init : int
@@ -130,7 +130,8 @@ def spectral_clusters(
     if known is None or len(known[0]) < dimension:
         known = find_eigenvectors(dimension)
     eigenvalues, vectors = known[0][:dimension], known[1][:, :dimension]
-    if is_auto and _are_plain(eigenvalues, n_clusters):
+    is_whole = n_components <= n_clusters
+    if is_auto and _are_plain(eigenvalues, n_clusters, is_whole=is_whole):
         eigenvalues, vectors = eigenvalues[:n_clusters], vectors[:, :n_clusters]
         is_auto = False
     embedding = unit_rows(vectors)
@@ -150,10 +151,16 @@ def spectral_clusters(
     return SpectralClusters(labels, embedding, eigenvalues, n_components, n_clusters)
 
 
-def _are_plain(eigenvalues: NDArray[np.float64], n_clusters: int) -> bool:
-    """Say whether as many eigenvectors as clusters tell these apart."""
+def _are_plain(
+    eigenvalues: NDArray[np.float64], n_clusters: int, *, is_whole: bool
+) -> bool:
+    """Say whether as many eigenvectors as clusters tell these apart.
+
+    A graph in more pieces than clusters is not whole: its first eigenvectors are
+    arbitrary ones of many.
+    """
     is_few = n_clusters < _FEWEST_MERGED and len(eigenvalues) >= n_clusters
-    if is_few and eigenvalues[n_clusters - 1] < _HOLDS_GROUPS:
+    if is_few and is_whole and eigenvalues[n_clusters - 1] < _HOLDS_GROUPS:
         return True
     return _has_clear_gap(eigenvalues, n_clusters)
 

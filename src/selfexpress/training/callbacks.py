@@ -40,7 +40,7 @@ class TrainState:
         Steps to do, or the most of them until ``schedule="adaptive"`` knows better.
     network : SelfExpressiveNetwork
         As it is now; read it, do not train it.
-    history : Tensor of shape (max_iter, len(RECORDED))
+    history : Tensor of shape (most steps, len(RECORDED))
         A row of ``RECORDED`` for each step done, on the training device.
     should_stop : bool
     fall_start : int

@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ from selfexpress.training.graphed import GraphedStep
 from selfexpress.training.interruption import held_back
 from selfexpress.training.resuming import Checkpoints, Standing, fingerprint
 from selfexpress.training.schedule import Schedule, has_settled, plan
-from selfexpress.training.start import start_alike
+from selfexpress.training.start import some_rows, start_alike
 from selfexpress.training.steps import RECORDED, PlainStep, Step
 
 logger = logging.getLogger(__name__)
@@ -165,7 +166,7 @@ class _Steps:
         if self._config.schedule != "adaptive" or not (is_open and is_time):
             return
         objective = self._history[: state.step, RECORDED.index("objective")]
-        is_settled = has_settled(objective, zero=self._config.gamma / 2)
+        is_settled = has_settled(objective, zero=self._zero_objective)
         # Many processes must end together.
         if distributed.from_main(torch.tensor(int(is_settled))):
             self._settled_at = state.step
@@ -217,6 +218,12 @@ class _Steps:
     def finish(self) -> None:
         """Leave the network with parameters of its own."""
         self._step.finish()
+
+    @cached_property
+    def _zero_objective(self) -> float:
+        """The objective of zero coefficients; rows of zeros have length 0, not 1."""
+        lengths = some_rows(self._source).square().sum(dim=1)
+        return self._config.gamma / 2 * float(lengths.mean())
 
     @property
     def _schedule(self) -> Schedule:

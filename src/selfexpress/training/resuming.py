@@ -232,7 +232,10 @@ def _standing(checkpoint: Checkpoint, max_iter: int) -> Standing | None:
         standing.step == checkpoint.step <= max_iter
         and type(standing.rate_factor) is float
         and 0 < standing.rate_factor <= 1
-        and (settled_at is None or settled_at in range(1, standing.step + 1))
+        and (
+            settled_at is None
+            or (type(settled_at) is int and 0 < settled_at <= standing.step)
+        )
         and type(standing.is_finished) is bool
     )
     return standing if is_possible else None

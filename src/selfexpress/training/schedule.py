@@ -68,7 +68,7 @@ def plan(
         What the learning rate is multiplied by.
     """
     rate, share = config.learning_rate * rate_factor, _FULL_SHARES[config.schedule]
-    if settled_at is None:
+    if settled_at is None or config.schedule != "adaptive":
         return Schedule(rate, math.ceil(share * config.max_iter), config.max_iter)
     n_steps = math.ceil(settled_at / share)
     return Schedule(rate, settled_at, min(n_steps, config.max_iter))

@@ -3,9 +3,9 @@
 With independent towers the first coefficients are noise, and training has to leave a
 plateau where all of them are small. With few rows it stays there for long. Towers that
 start alike have their largest products where rows are alike, and the threshold lets
-only the largest pass. But where all rows are alike, as pixels of faces are, that
-says little, and training may leave every product below the
-threshold for good; with many rows a random start ends nearer to the optimum.
+only the largest pass. But where all rows are alike, as pixels of faces are, that says
+little, and training may leave every product below the threshold for good; with many
+rows a random start ends nearer to the optimum.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _N_KEYS = 10
 _MAX_ROWS = 2000
 # "auto" takes the start from like rows for fewer than so many ...
 _FEW_ROWS = 2000
-# ... that fill so many dimensions: there like rows stand out. Pixels, all positive,
-# fill one or two; whitened trajectories of tracked points three or more.
+# ... that fill so many dimensions: there like rows stand out. Pixels of faces and of
+# objects fill one or two; levelled trajectories of tracked points three or more.
 _LEAST_DIMENSIONS = 2.5
 
 
@@ -40,7 +40,7 @@ def choose_start(start: str, source: RowSource) -> str:
     if len(source) >= _FEW_ROWS:
         return "random"
     # Many processes must choose the same.
-    dimension = torch.tensor(effective_dimension(_some(source)))
+    dimension = torch.tensor(effective_dimension(some_rows(source)))
     is_wide = float(distributed.from_main(dimension)) >= _LEAST_DIMENSIONS
     return "alike" if is_wide else "random"
 
@@ -72,7 +72,7 @@ def start_alike(network: SelfExpressiveNetwork, source: RowSource) -> None:
     source : RowSource
         Of unit rows; at most 2000, evenly spaced, are looked at.
     """
-    rows = _some(source).to(network.threshold)
+    rows = some_rows(source).to(network.threshold)
     tower = network.query_tower
     first = tower[0]
     assert isinstance(first, nn.Linear)
@@ -88,6 +88,7 @@ def start_alike(network: SelfExpressiveNetwork, source: RowSource) -> None:
     network.threshold.copy_(distributed.from_main(largest_stopped.median()))
 
 
-def _some(source: RowSource) -> Tensor:
+def some_rows(source: RowSource) -> Tensor:
+    """Return at most 2000 rows, evenly spaced."""
     n_rows = min(len(source), _MAX_ROWS)
     return source.take(torch.arange(n_rows) * len(source) // n_rows)

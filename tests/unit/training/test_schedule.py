@@ -9,11 +9,12 @@ import torch
 from selfexpress import make_subspaces
 from selfexpress.config import NetworkConfig, TrainConfig
 from selfexpress.data.sources import ArraySource
-from selfexpress.errors import CheckpointError, DegenerateWarning
+from selfexpress.errors import CheckpointError, DegenerateWarning, MemoryWarning
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.training.callbacks import Callback, ProgressBar
 from selfexpress.training.checkpoint import CheckpointFolder
 from selfexpress.training.loop import train
+from selfexpress.training.objective import GRADIENT_STEPS
 from selfexpress.training.resuming import Checkpoints
 from selfexpress.training.schedule import has_settled, plan
 
@@ -197,6 +198,38 @@ def test_training_that_does_not_settle_ends_with_max_iter():
     assert history["learning_rate"][-1] < 1e-6
 
 
+def test_rows_of_zeros_do_not_end_the_plateau():
+    """Their objective is 0 from the start, which looks like a fall below gamma / 2."""
+    network, source = problem(0)
+    rows = source.take(torch.arange(len(source))).clone()
+    rows[::5] = 0
+    still = config(learning_rate=1e-9)
+    history = train(network, ArraySource(rows), still, seed=0)
+    assert len(history["objective"]) == MOST
+
+
+def test_a_step_of_less_memory_keeps_to_the_schedule(monkeypatch):
+    network, source = problem(0)
+    undisturbed = train(network, source, config(), seed=0)
+    n_steps = len(undisturbed["objective"])
+
+    real, calls = GRADIENT_STEPS["naive"], []
+
+    def failing_near_the_end(*arguments):
+        calls.append(arguments)
+        if len(calls) == n_steps - 10:
+            raise MemoryError
+        return real(*arguments)
+
+    monkeypatch.setitem(GRADIENT_STEPS, "naive", failing_near_the_end)
+    network, _ = problem(0)
+    with pytest.warns(MemoryWarning):
+        history = train(network, source, config(), seed=0)
+    np.testing.assert_array_equal(
+        history["learning_rate"], undisturbed["learning_rate"]
+    )
+
+
 def test_the_bar_knows_the_end_once_the_rate_falls(capsys):
     network, source = problem(0)
     history = train(network, source, config(), seed=0, callbacks=[ProgressBar()])
@@ -334,7 +367,7 @@ def test_going_back_takes_up_what_was_known_then(is_saved, tmp_path):
     assert history["learning_rate"][-1] < 1e-6
 
 
-@pytest.mark.parametrize("settled_at", [0, -1, 301, "300", 1.5])
+@pytest.mark.parametrize("settled_at", [0, -1, 301, "300", 1.5, True])
 def test_a_moment_that_cannot_be_is_refused(settled_at, tmp_path):
     network, source = problem(0)
     with pytest.raises(StopError):
