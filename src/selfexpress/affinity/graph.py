@@ -46,6 +46,11 @@ def build_affinity(
         directed = _neighbor_graph(coefficients, n_neighbors, torch.device(device))
         if kind == "nearest_neighbors":
             directed.data[:] = 1
+    return symmetrized(directed)
+
+
+def symmetrized(directed: sparse.csr_array) -> sparse.csr_array:
+    """Return the mean of a graph and its transpose, without self loops."""
     affinity = sparse.csr_array((directed + directed.T) / 2)
     affinity.setdiag(0)
     affinity.eliminate_zeros()

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
+from selfexpress.estimators.senet import SENet
 from selfexpress.experiments.cells import Cell
 from selfexpress.experiments.images import preset_of
 from selfexpress.experiments.presets import MNIST, Recipe, quick_recipe
 from selfexpress.experiments.runner import Experiment, Results
 from selfexpress.experiments.study import Changes, GapCell, Preparation, StudyCell
 from selfexpress.experiments.summary import Figure, Row, Summary, Table
-from selfexpress.training.choices import SIZES
+from selfexpress.training.choices import RELATIVE_GAMMA, SIZES
 
 # Where settings are varied; the smaller sets are shown with the defaults.
 VARIED = ("mnist", "fashion-mnist", "cifar10")
@@ -27,28 +28,26 @@ _QUICK_ROWS = 300
 _QUICK: Changes = (("max_iter", 100), ("n_embedding", 128))
 
 
-def _numbers(name: str, values: Sequence[int], *, default: int) -> dict[str, Changes]:
+_DEFAULTS = SENet().get_params() | asdict(SIZES["cuda"])
+
+
+def _numbers(name: str, values: Sequence[int]) -> dict[str, Changes]:
     """Return changes of one argument; its default is none, and run once for all."""
-    return {f"{n:,}": () if n == default else ((name, n),) for n in values}
+    return {f"{n:,}": () if n == _DEFAULTS[name] else ((name, n),) for n in values}
 
 
-_GPU = SIZES["cuda"]
 # By what is changed, the values tried: arguments that go together. Without any it is
 # the default, on a GPU.
 SETTINGS: Mapping[str, Mapping[str, Changes]] = {
-    "training rows": _numbers(
-        "n_train_samples", (1000, 2000, 5000, 10_000), default=_GPU.n_train_samples
-    ),
-    "rows of a batch": _numbers(
-        "batch_size", (100, 250, 500, 1000), default=_GPU.batch_size
-    ),
-    "steps": _numbers("max_iter", (500, 1000, 3000, 10_000), default=_GPU.max_iter),
+    "training rows": _numbers("n_train_samples", (1000, 2000, 5000, 10_000)),
+    "rows of a batch": _numbers("batch_size", (100, 250, 500, 1000)),
+    "steps": _numbers("max_iter", (500, 1000, 3000, 10_000)),
     "schedule": {
         "cosine": (),
         "adaptive": (("schedule", "adaptive"),),
         "adaptive, no more steps than cosine": (
             ("schedule", "adaptive"),
-            ("max_iter", _GPU.max_iter),
+            ("max_iter", _DEFAULTS["max_iter"]),
         ),
     },
     "optimiser": {
@@ -56,10 +55,12 @@ SETTINGS: Mapping[str, Mapping[str, Changes]] = {
         "Muon": (("optimizer", "muon"), ("learning_rate", 2e-3)),
     },
     "gamma, times that of a first coefficient": {
-        f"{n}": () if n == 100 else (("gamma", float(n)), ("gamma_scale", "relative"))
-        for n in (10, 30, 100, 300)
+        f"{n:g}": ()
+        if n == RELATIVE_GAMMA["random"]
+        else (("gamma", n), ("gamma_scale", "relative"))
+        for n in (10.0, 30.0, 100.0, 300.0)
     },
-    "coefficients kept": _numbers("n_nonzero", (10, 30, 100, 1000), default=30),
+    "coefficients kept": _numbers("n_nonzero", (10, 30, 100, 1000)),
     "graph": {
         "|C| + |C|^T": (),
         "3 nearest rows": (("affinity", "nearest_neighbors"), ("n_neighbors", 3)),
@@ -74,7 +75,7 @@ SETTINGS: Mapping[str, Mapping[str, Changes]] = {
         "15": (("n_eigenvectors", 15),),
         "30": (("n_eigenvectors", 30),),
     },
-    "starts of k-means": _numbers("n_init", (1, 5, 20, 100), default=20),
+    "starts of k-means": _numbers("n_init", (1, 5, 20, 100)),
     "number of clusters": {"given": (), "auto": (("n_clusters", "auto"),)},
 }
 FEATURES: Mapping[str, Preparation] = {

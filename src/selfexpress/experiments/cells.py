@@ -84,6 +84,10 @@ class Cell(ABC):
         result: dict[str, Any] = json.loads(json.dumps(values, default=plain))
         return result
 
+    def selectable(self) -> dict[str, Any]:
+        """Return the settings that ``--only`` may name."""
+        return self.settings()
+
 
 def run_cell(cell: Cell, context: Context) -> Record:
     """Run one cell and return its record; an error of ours is its result."""

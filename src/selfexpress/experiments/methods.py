@@ -13,11 +13,11 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.cluster import KMeans
 from sklearn.neighbors import kneighbors_graph
 
+from selfexpress.affinity.graph import symmetrized
 from selfexpress.config import require_choice
 from selfexpress.estimators.ensc import EnSC
 from selfexpress.estimators.esc import ESC
@@ -68,11 +68,8 @@ class NeighborSpectral(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: None = None) -> Self:
         """Find neighbours, eigenvectors and clusters."""
         directed = kneighbors_graph(X, self.n_neighbors, include_self=True, n_jobs=-1)
-        affinity = sparse.csr_array((directed + directed.T) / 2)
-        affinity.setdiag(0)
-        affinity.eliminate_zeros()
         self.labels_ = spectral_clusters(
-            affinity,
+            symmetrized(directed),
             self.n_clusters,
             n_init=self.n_init,
             seed=self.random_state,

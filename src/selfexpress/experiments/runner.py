@@ -270,14 +270,12 @@ def _line(cell: Cell, record: Record, n_done: int, n_pending: int) -> str:
 
 def _flat(cell: Cell) -> dict[str, str]:
     """Return settings of any depth by name as text; the cell's own win over others."""
-    return {**_flattened(cell.settings()), "seed": str(cell.seed), "task": cell.task}
+    return {**_flattened(cell.selectable()), "seed": str(cell.seed), "task": cell.task}
 
 
 def _flattened(settings: Mapping[str, Any]) -> dict[str, str]:
     flat: dict[str, str] = {}
-    for name, value in settings.items():
-        if name == "changes":
-            flat |= {changed: str(new) for changed, new in value}
+    for value in settings.values():
         flat |= _flattened(value) if isinstance(value, dict) else {}
     plain_values = (
         (name, value) for name, value in settings.items() if not isinstance(value, dict)

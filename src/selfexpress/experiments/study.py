@@ -76,6 +76,10 @@ class StudyCell(Cell):
         """Timed with the first seed, where nothing is changed."""
         return self.seed == 0 and not self.changes
 
+    def selectable(self) -> dict[str, Any]:
+        """Return the settings that ``--only`` may name, with those changed."""
+        return {**self.settings(), "changes": dict(self.changes)}
+
     def label(self) -> str:
         """Say which cell this is."""
         changed = ",".join(f"{name}:{value}" for name, value in self.changes)

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 # gamma="auto", relative, by the start of training. From a random one it takes much to
 # leave the plateau; few rows, which start alike, offer few of each cluster, and what
 # these leave a large gamma has others make up for.
-_RELATIVE_GAMMA = {"random": 100.0, "alike": 30.0}
+RELATIVE_GAMMA = {"random": 100.0, "alike": 30.0}
 
 # Units of a layer from which on training wants smaller steps.
 _WIDE = 1024
@@ -88,7 +88,7 @@ def choose_gamma(
     """
     has_scale = math.isfinite(bound.typical) and bound.typical > 0
     if isinstance(gamma, str):
-        relative = _RELATIVE_GAMMA[start] * bound.typical
+        relative = RELATIVE_GAMMA[start] * bound.typical
         return relative if has_scale else TrainConfig().gamma
     return gamma * bound.typical if scale == "relative" and has_scale else gamma
 

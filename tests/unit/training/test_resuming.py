@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from problems import small_network, unit_data
+from stopping import FailAt, StopError
 
 from selfexpress.config import NetworkConfig, TrainConfig
 from selfexpress.data.sources import ArraySource
@@ -62,21 +63,6 @@ def stop_at(step, network, source, folder, *, seed):
             callbacks=[FailAt(step)],
             checkpoints=always(folder),
         )
-
-
-class StopError(Exception):
-    pass
-
-
-class FailAt(Callback):
-    """End training in the middle, as a crash would, after some step."""
-
-    def __init__(self, step):
-        self.step = step
-
-    def on_step_end(self, state):
-        if state.step == self.step:
-            raise StopError
 
 
 class Hear(Callback):

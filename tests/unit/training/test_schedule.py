@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from stopping import FailAt, StopError
 
 from selfexpress import make_subspaces
 from selfexpress.config import NetworkConfig, TrainConfig
@@ -239,21 +240,6 @@ def test_the_bar_knows_the_end_once_the_rate_falls(capsys):
 
 
 # Resuming
-
-
-class StopError(Exception):
-    pass
-
-
-class FailAt(Callback):
-    """End training in the middle, as a crash would, after some step."""
-
-    def __init__(self, step):
-        self.step = step
-
-    def on_step_end(self, state):
-        if state.step == self.step:
-            raise StopError
 
 
 class SaveAt(Checkpoints):
