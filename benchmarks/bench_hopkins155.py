@@ -7,6 +7,7 @@ published; least squares has a graph of 10 weighted neighbours. All settings wer
 on every third sequence by name; the error on the others stands beside that of all.
 
     selfexpress bench hopkins155
+    selfexpress bench hopkins155 --jobs 8      sequences side by side
     selfexpress bench hopkins155 --small       layers of 128 units, for a CPU
     selfexpress bench hopkins155 --quick       small, few sequences, no record
 """
@@ -16,6 +17,10 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from itertools import repeat
+from multiprocessing import get_context
 
 import numpy as np
 import torch
@@ -58,18 +63,28 @@ def levelled(rows):
     return Trajectories().fit_transform(rows)
 
 
-def errors_of(sequences, prepare, make_model):
-    """Return the share of wrong points of each sequence, and seconds in all."""
-    found, start = {}, time.perf_counter()
-    for name, sequence in sequences.items():
-        rows = prepare(np.asarray(sequence.samples))
-        n_motions = len(np.unique(sequence.labels))
-        try:
-            labels = make_model(n_motions).fit(rows).labels_
-        except DegenerateError:
-            labels = np.zeros(len(rows), dtype=int)
-        found[name] = 1 - clustering_accuracy(sequence.labels, labels)
-    return found, time.perf_counter() - start
+def error_of(sequence, prepare, method, settings):
+    """Return the share of wrong points of a sequence."""
+    # Graphs in too many pieces are part of what is measured.
+    warnings.simplefilter("ignore", DegenerateWarning)
+    rows = prepare(np.asarray(sequence.samples))
+    n_motions = len(np.unique(sequence.labels))
+    try:
+        labels = method(n_motions, **settings).fit(rows).labels_
+    except DegenerateError:
+        labels = np.zeros(len(rows), dtype=int)
+    return 1 - clustering_accuracy(sequence.labels, labels)
+
+
+def result_of(run, sequences, chosen, *how):
+    """Return errors of all sequences, their means, and seconds in all."""
+    start = time.perf_counter()
+    repeated = (repeat(what) for what in how)
+    errors = run(error_of, sequences.values(), *repeated)
+    found = dict(zip(sequences, errors, strict=True))
+    seconds = time.perf_counter() - start
+    means = summary(sequences, found, chosen)
+    return {"summary": means, "seconds": seconds, "errors": found}
 
 
 def summary(sequences, found, chosen):
@@ -91,6 +106,16 @@ def summary(sequences, found, chosen):
     return means | {"median": float(np.median(list(found.values())))}
 
 
+@contextmanager
+def workers(n_jobs):
+    """Give a ``map`` that works here, or in processes side by side."""
+    if n_jobs == 1:
+        yield map
+        return
+    with ProcessPoolExecutor(n_jobs, get_context("spawn")) as pool:
+        yield pool.map
+
+
 def show(title, result) -> None:
     figures = ", ".join(
         f"{part} {100 * value:.2f} %" for part, value in result["summary"].items()
@@ -103,11 +128,10 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small, no record")
     parser.add_argument("--small", action="store_true", help="a smaller network")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--data", help="folder of the data sets")
     options = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    # Graphs in too many pieces are part of what is measured.
-    warnings.simplefilter("ignore", DegenerateWarning)
     every = load("hopkins155", root=options.data).sequences
     names = [name for name in sorted(every) if name != "dancing"]
     sequences = {name: every[name] for name in names[:: 20 if options.quick else 1]}
@@ -115,30 +139,20 @@ def main() -> None:
     sizes = SMALL if options.quick or options.small else {}
     if options.quick:
         sizes = {**sizes, "max_iter": 300}
-    runs = []
-    for seed in range(1 if options.quick else options.seeds):
-        found, seconds = errors_of(
-            sequences,
-            levelled,
-            lambda k, seed=seed: SENet(k, random_state=seed, device=device, **sizes),
-        )
-        result = {"summary": summary(sequences, found, chosen), "seconds": seconds}
-        runs.append({"seed": seed, **result, "errors": found})
-        show(f"SENet, seed {seed}", result)
-    others = {}
-    for title, (method, settings) in OTHERS.items():
-        for kind, prepare in (("levelled", levelled), ("as they are", with_constant)):
-            found, seconds = errors_of(
-                sequences,
-                prepare,
-                lambda k, method=method, settings=settings: method(
-                    k, random_state=0, device=device, **settings
-                ),
-            )
-            means = summary(sequences, found, chosen)
-            result = {"summary": means, "seconds": seconds}
-            others[f"{title}, {kind}"] = result
-            show(f"{title}, {kind}", result)
+    with workers(options.jobs) as run:
+        runs = []
+        for seed in range(1 if options.quick else options.seeds):
+            settings = {"random_state": seed, "device": device, **sizes}
+            result = result_of(run, sequences, chosen, levelled, SENet, settings)
+            show(f"SENet, seed {seed}", result)
+            runs.append({"seed": seed, **result})
+        others = {}
+        for title, (method, options_of) in OTHERS.items():
+            settings = {"random_state": 0, "device": device, **options_of}
+            for kind, rows in (("levelled", levelled), ("as they are", with_constant)):
+                result = result_of(run, sequences, chosen, rows, method, settings)
+                show(f"{title}, {kind}", result)
+                others[f"{title}, {kind}"] = result
     parts = runs[0]["summary"]
     results = {
         "n_sequences": len(sequences),
@@ -150,7 +164,11 @@ def main() -> None:
     }
     print(f"SENet, mean error of {len(runs)} seeds: {results['senet']['mean']}")
     if not options.quick:
-        config = {"n_seeds": options.seeds, "sizes": sizes or "defaults"}
+        config = {
+            "n_seeds": options.seeds,
+            "sizes": sizes or "defaults",
+            "jobs": options.jobs,
+        }
         claim = "hopkins155-small" if options.small else "hopkins155"
         print(write_record(claim, results, config, seed=0, device=device))
 
