@@ -12,12 +12,18 @@ from selfexpress.errors import ConfigError
 
 ALGORITHMS = ("auto", "naive", "two_pass")
 OPTIMIZERS = ("adam", "muon")
-SCHEDULES = ("cosine", "constant", "adaptive")
+SCHEDULES = ("adaptive", "cosine", "constant")
 STARTS = ("auto", "alike", "random")
 PRECISIONS = ("auto", "float32", "tf32", "bfloat16")
 ENGINES = ("auto", "plain", "fused")
 AUTO = "auto"
-AFFINITIES = ("weighted_neighbors", "nearest_neighbors", "symmetric")
+AFFINITIES = (
+    "auto",
+    "symmetric",
+    "squared_cosines",
+    "weighted_neighbors",
+    "nearest_neighbors",
+)
 
 # Beyond this, numbers do not survive single precision.
 _LARGEST = 1e30
@@ -69,7 +75,7 @@ class TrainConfig:
         Rows that express them at a time in the two-pass algorithm.
     learning_rate : float
         At the start; see ``schedule``.
-    schedule : {"cosine", "constant", "adaptive"}
+    schedule : {"adaptive", "cosine", "constant"}
         Course of the learning rate; see ``training.schedule``.
     optimizer : {"adam", "muon"}
     clip_norm : float
@@ -123,7 +129,9 @@ class ClusterConfig:
     ----------
     n_clusters : int or "auto"
         "auto" has them counted in the graph.
-    affinity : {"weighted_neighbors", "nearest_neighbors", "symmetric"}
+    affinity : {"auto", "symmetric", "squared_cosines", "weighted_neighbors", \
+"nearest_neighbors"}
+        See ``affinity.graph``.
     n_neighbors : int
         Rows joined to each row by an affinity of neighbours.
     n_eigenvectors : int or "auto", optional

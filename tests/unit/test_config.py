@@ -18,7 +18,7 @@ from selfexpress.errors import ConfigError
         ("batch_size", 1.5, "positive integer"),
         ("block_size", True, "positive integer"),
         ("learning_rate", -1, "finite number above 0"),
-        ("schedule", "linear", "one of 'cosine', 'constant', 'adaptive'"),
+        ("schedule", "linear", "one of 'adaptive', 'cosine', 'constant'"),
         ("optimizer", "sgd", "one of 'adam'"),
         ("algorithm", 3, "one of 'auto', 'naive', 'two_pass'"),
         ("precision", "int8", "one of 'auto', 'float32', 'tf32', 'bfloat16'"),

@@ -1,4 +1,4 @@
-"""Sparse coefficients to a symmetric affinity, the paper's two ways."""
+"""Sparse coefficients to a symmetric affinity: the paper's two ways, and two more."""
 
 from __future__ import annotations
 
@@ -11,6 +11,24 @@ from scipy import sparse
 from selfexpress.affinity.nearest_rows import nearest_rows
 from selfexpress.affinity.sparse_rows import normalize_rows
 from selfexpress.errors import DegenerateWarning
+
+# "auto" compares all rows in coefficient space for no more clusters and rows than
+# these. Few clusters are cut apart by the graph's first eigenvectors alone, which loose
+# ends of |C| + |C|^T catch; more are found by merging pieces, which they do not hurt.
+_FEW_CLUSTERS = 3
+_FEW_ROWS = 2000
+
+
+def choose_affinity(kind: str, n_clusters: int | str, n_rows: int) -> str:
+    """Return ``kind``; for "auto" what suits the number of clusters and of rows.
+
+    That is "squared_cosines" for two or three clusters of fewer than 2000 rows, else
+    "symmetric".
+    """
+    if kind != "auto":
+        return kind
+    is_few = not isinstance(n_clusters, str) and n_clusters <= _FEW_CLUSTERS
+    return "squared_cosines" if is_few and n_rows < _FEW_ROWS else "symmetric"
 
 
 def build_affinity(
@@ -26,12 +44,12 @@ def build_affinity(
     ----------
     coefficients : csr_array of shape (N, M)
         Row j expresses sample j. ``kind="symmetric"`` needs M = N.
-    kind : {"weighted_neighbors", "nearest_neighbors", "symmetric"}
-        The first two join every row to the ``n_neighbors`` rows nearest to it in
-        coefficient space, with their cosine or with 1 for weight; ``"symmetric"`` is
-        ``(|C| + |C|^T) / 2``. Rows are scaled to unit l2 norm first.
+    kind : {"symmetric", "squared_cosines", "weighted_neighbors", "nearest_neighbors"}
+        ``(|C| + |C|^T) / 2``, rows scaled to unit l2 norm first; the squared cosine of
+        every two rows; or every row joined to the ``n_neighbors`` rows nearest to it
+        in coefficient space, with their cosine or with 1 for weight.
     n_neighbors : int
-        Not used by ``"symmetric"``.
+        Used by the last two.
     device : torch.device or str
         Where nearest rows are searched.
 
@@ -42,6 +60,9 @@ def build_affinity(
     _warn_of_empty_rows(coefficients)
     if kind == "symmetric":
         directed = abs(normalize_rows(coefficients))
+    elif kind == "squared_cosines":
+        unit = normalize_rows(coefficients)
+        directed = (unit @ unit.T) ** 2
     else:
         directed = _neighbor_graph(coefficients, n_neighbors, torch.device(device))
         if kind == "nearest_neighbors":

@@ -127,7 +127,7 @@ def fit(
     schedule: Annotated[
         str | None,
         _default(
-            "cosine, constant, or adaptive to end by itself.", _TRAINING, "cosine"
+            "adaptive to end by itself, cosine or constant.", _TRAINING, "adaptive"
         ),
     ] = None,
     optimizer: Annotated[
@@ -138,10 +138,9 @@ def fit(
     ] = None,
     affinity: Annotated[
         str | None,
-        _default(
-            "symmetric, weighted_neighbors or nearest_neighbors.",
+        _auto(
+            "symmetric, squared_cosines, weighted_neighbors or nearest_neighbors.",
             _GRAPH,
-            "symmetric",
         ),
     ] = None,
     n_neighbors: Annotated[

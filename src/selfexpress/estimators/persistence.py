@@ -40,6 +40,7 @@ _DECIDED = (
     "gamma",
     "learning_rate",
     "start",
+    "affinity",
 )
 
 

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from selfexpress import distributed
 from selfexpress.affinity.assignment import References
 from selfexpress.affinity.coefficients import sparse_coefficients
+from selfexpress.affinity.graph import choose_affinity
 from selfexpress.config import NetworkConfig, TrainConfig
 from selfexpress.data.sources import ArraySource, RowSource, UnitRows
 from selfexpress.estimators import streaming
@@ -81,9 +82,9 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         Rows that express them at a time, where memory is bounded.
     learning_rate : float or "auto"
         "auto" is 1e-3, and 3e-4 for layers of 1024 units or more.
-    schedule : {"cosine", "constant", "adaptive"}
-        Of the learning rate: falling to 0 over all steps, never, or once the objective
-        stops falling, which then ends the training (:doc:`/how-it-works`).
+    schedule : {"adaptive", "cosine", "constant"}
+        Of the learning rate: falling to 0 once the objective stops falling, which then
+        ends the training (:doc:`/how-it-works`), over all steps, or never.
     optimizer : {"adam", "muon"}
     start : {"auto", "alike", "random"}
         Of training: each row expressed by those most like it, or independent towers
@@ -94,9 +95,12 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         whichever fits into the memory that is free.
     n_nonzero : int
         Coefficients kept of each row, the largest.
-    affinity : {"symmetric", "weighted_neighbors", "nearest_neighbors"}
-        ``|C| + |C|^T``, or a graph of the nearest rows in coefficient space, with
-        their cosine or with 1 for weight.
+    affinity : {"auto", "symmetric", "squared_cosines", "weighted_neighbors", \
+"nearest_neighbors"}
+        ``|C| + |C|^T``; the squared cosine of every two rows of C; or a graph of the
+        nearest rows in coefficient space, with their cosine or with 1 for weight.
+        "auto" is the second for two or three clusters of fewer than 2,000 rows, else
+        the first.
     n_neighbors : int
         Rows joined to each by an affinity of neighbours.
     n_eigenvectors : int, "auto" or None
@@ -201,12 +205,12 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         batch_size: int | str = "auto",
         block_size: int = 16_384,
         learning_rate: float | str = "auto",
-        schedule: str = "cosine",
+        schedule: str = "adaptive",
         optimizer: str = "adam",
         start: str = "auto",
         algorithm: str = "auto",
         n_nonzero: int = 30,
-        affinity: str = "symmetric",
+        affinity: str = "auto",
         n_neighbors: int = 10,
         n_eigenvectors: int | str | None = "auto",
         n_init: int = 20,
@@ -285,6 +289,9 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         seed = int(distributed.from_main(torch.tensor(self._seed())))
         source = streaming.shared(whole)
         index = graph_rows(self, len(whole), seed=seed)
+        affinity = choose_affinity(self.affinity, self.n_clusters, len(index))
+        cluster_config = replace(cluster_config, affinity=affinity)
+        self.settings_["affinity"] = affinity
         is_sample = len(index) < len(whole)
 
         with self._timed("training"):

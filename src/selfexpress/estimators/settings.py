@@ -18,7 +18,6 @@ from selfexpress.estimators import streaming
 from selfexpress.estimators.base import least_clusters
 from selfexpress.training.choices import (
     choose_learning_rate,
-    choose_max_iter,
     default_sizes,
     is_auto,
 )
@@ -26,8 +25,7 @@ from selfexpress.training.choices import (
 
 def chosen_settings(model: Any, device: torch.device) -> dict[str, Any]:
     """Return the sizes of a fit, with those that suit the device for "auto"."""
-    sizes = default_sizes(device)
-    ours = asdict(sizes) | {"max_iter": choose_max_iter(model.schedule, sizes)}
+    ours = asdict(default_sizes(device))
     given = {name: getattr(model, name) for name in ours}
     return {
         name: ours[name] if is_auto(value) else value for name, value in given.items()

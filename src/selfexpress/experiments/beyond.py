@@ -43,12 +43,11 @@ SETTINGS: Mapping[str, Mapping[str, Changes]] = {
     "rows of a batch": _numbers("batch_size", (100, 250, 500, 1000)),
     "steps": _numbers("max_iter", (500, 1000, 3000, 10_000)),
     "schedule": {
-        "cosine": (),
-        "adaptive": (("schedule", "adaptive"),),
-        "adaptive, no more steps than cosine": (
-            ("schedule", "adaptive"),
-            ("max_iter", _DEFAULTS["max_iter"]),
+        "adaptive": (),
+        "adaptive, up to five times the steps": (
+            ("max_iter", 5 * _DEFAULTS["max_iter"]),
         ),
+        "cosine": (("schedule", "cosine"),),
     },
     "optimiser": {
         "Adam": (),

@@ -28,9 +28,6 @@ RELATIVE_GAMMA = {"random": 100.0, "alike": 30.0}
 # Units of a layer from which on training wants smaller steps.
 _WIDE = 1024
 
-# Steps that a training may take that ends by itself, in those of one that does not.
-_MOST_TIMES = 5
-
 # Share of the free memory that a step may plan to use.
 _MEMORY_SHARE = 0.5
 
@@ -59,11 +56,6 @@ SIZES = {
 def default_sizes(device: torch.device) -> Sizes:
     """Return the sizes to use where the user says "auto"."""
     return SIZES["cuda" if device.type == "cuda" else "cpu"]
-
-
-def choose_max_iter(schedule: str, sizes: Sizes) -> int:
-    """Return the steps of training; the most of them where a rule ends it."""
-    return _MOST_TIMES * sizes.max_iter if schedule == "adaptive" else sizes.max_iter
 
 
 def choose_learning_rate(rate: float | str, network: NetworkConfig) -> float:
