@@ -18,7 +18,6 @@ PRECISIONS = ("auto", "float32", "tf32", "bfloat16")
 ENGINES = ("auto", "plain", "fused")
 AUTO = "auto"
 AFFINITIES = (
-    "auto",
     "symmetric",
     "squared_cosines",
     "weighted_neighbors",
@@ -129,7 +128,7 @@ class ClusterConfig:
     ----------
     n_clusters : int or "auto"
         "auto" has them counted in the graph.
-    affinity : {"auto", "symmetric", "squared_cosines", "weighted_neighbors", \
+    affinity : {"symmetric", "squared_cosines", "weighted_neighbors", \
 "nearest_neighbors"}
         See ``affinity.graph``.
     n_neighbors : int

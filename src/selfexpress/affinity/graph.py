@@ -12,24 +12,6 @@ from selfexpress.affinity.nearest_rows import nearest_rows
 from selfexpress.affinity.sparse_rows import normalize_rows
 from selfexpress.errors import DegenerateWarning
 
-# "auto" compares all rows in coefficient space for no more clusters and rows than
-# these. Few clusters are cut apart by the graph's first eigenvectors alone, which loose
-# ends of |C| + |C|^T catch; more are found by merging pieces, which they do not hurt.
-_FEW_CLUSTERS = 3
-_FEW_ROWS = 2000
-
-
-def choose_affinity(kind: str, n_clusters: int | str, n_rows: int) -> str:
-    """Return ``kind``; for "auto" what suits the number of clusters and of rows.
-
-    That is "squared_cosines" for two or three clusters of fewer than 2000 rows, else
-    "symmetric".
-    """
-    if kind != "auto":
-        return kind
-    is_few = not isinstance(n_clusters, str) and n_clusters <= _FEW_CLUSTERS
-    return "squared_cosines" if is_few and n_rows < _FEW_ROWS else "symmetric"
-
 
 def build_affinity(
     coefficients: sparse.csr_array,

@@ -104,7 +104,7 @@ def fit(
     ] = None,
     l1_ratio: Annotated[
         float | None,
-        _default("Share of the l1 norm in the elastic net.", _TRAINING, 0.9),
+        _auto("Share of the l1 norm in the elastic net.", _TRAINING),
     ] = None,
     max_iter: Annotated[
         int | None, _auto("Training steps, or the most of them.", _TRAINING)

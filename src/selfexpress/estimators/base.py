@@ -76,9 +76,11 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
         dtype = torch.float64 if array.dtype == np.float64 else torch.float32
         return ArraySource(array, dtype=dtype, device=device)
 
-    def _cluster_config(self, n_samples: int) -> ClusterConfig:
-        settings = [field.name for field in fields(ClusterConfig)]
-        config = ClusterConfig(**{name: getattr(self, name) for name in settings})
+    def _cluster_config(self, n_samples: int, **chosen: Any) -> ClusterConfig:
+        """Gather and check the settings of clustering, with those chosen for "auto"."""
+        names = [field.name for field in fields(ClusterConfig)]
+        given = {name: getattr(self, name) for name in names}
+        config = ClusterConfig(**given | chosen)
         if not isinstance(config.n_clusters, str) and config.n_clusters > n_samples:
             raise ConfigError(
                 f"n_clusters must be at most the number of samples, n_samples="

@@ -57,7 +57,11 @@ def trained_network(
             stacklevel=4,
         )
         gamma = choose_gamma(
-            model.gamma, model.gamma_scale, model.smallest_gamma_, start="random"
+            model.gamma,
+            model.gamma_scale,
+            model.smallest_gamma_,
+            start="random",
+            l1_ratio=config.l1_ratio,
         )
         config = replace(config, start="random", gamma=gamma)
         model.settings_ |= {"start": "random", "gamma": gamma}

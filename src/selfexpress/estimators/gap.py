@@ -59,7 +59,9 @@ def objective_gap(
     chosen = random.permutation(len(rows))[:n_rows]
     index = torch.from_numpy(np.sort(chosen)).to(device)
     gamma = model.settings_["gamma"]
-    config = ElasticNetConfig(gamma=gamma, l1_ratio=model.l1_ratio, tol=1e-4)
+    config = ElasticNetConfig(
+        gamma=gamma, l1_ratio=model.settings_["l1_ratio"], tol=1e-4
+    )
     optimum = elastic_net_expression(rows, config, index=index).objective.mean()
     reached = np.mean(
         [
@@ -74,6 +76,7 @@ def objective_gap(
 @torch.inference_mode()
 def network_objectives(model: SENet, rows: Tensor, index: Tensor) -> Tensor:
     """Return the objective that the network reaches for the rows at ``index``, (B,)."""
+    gamma, l1_ratio = (float(model.settings_[name]) for name in ("gamma", "l1_ratio"))
     batch = RowBlock(rows[index], index)
     queries = model.network_.query_tower(batch.rows)
     residuals = batch.rows.double()
@@ -83,6 +86,5 @@ def network_objectives(model: SENet, rows: Tensor, index: Tensor) -> Tensor:
         residuals = residuals - (coefficients @ block.rows).double()
         l1_norm = coefficients.abs().sum(dim=1)
         l2_norm = coefficients.square().sum(dim=1)
-        penalty += model.l1_ratio * l1_norm + (1 - model.l1_ratio) / 2 * l2_norm
-    gamma = float(model.settings_["gamma"])
+        penalty += l1_ratio * l1_norm + (1 - l1_ratio) / 2 * l2_norm
     return gamma / 2 * residuals.square().sum(dim=1) + penalty

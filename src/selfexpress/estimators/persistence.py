@@ -38,6 +38,7 @@ _DECIDED = (
     "max_iter",
     "batch_size",
     "gamma",
+    "l1_ratio",
     "learning_rate",
     "start",
     "affinity",

@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 from selfexpress import distributed
 from selfexpress.affinity.assignment import References
 from selfexpress.affinity.coefficients import sparse_coefficients
-from selfexpress.affinity.graph import choose_affinity
 from selfexpress.config import NetworkConfig, TrainConfig
 from selfexpress.data.sources import ArraySource, RowSource, UnitRows
 from selfexpress.estimators import streaming
@@ -60,13 +59,15 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
     gamma : float or "auto"
         Weight of the reconstruction against sparsity. Larger values use more and
         larger coefficients; raise it when rows stay without any. "auto" is 100,
-        relative, or 30 if training starts with like rows.
+        relative; 30 if training starts with like rows, or 10 if ``l1_ratio`` is below
+        0.5 then, too.
     gamma_scale : {"absolute", "relative"}
         ``"relative"`` takes ``gamma`` times the value at which a typical row's
         coefficients start to be non-zero, which means the same for all data.
-    l1_ratio : float
+    l1_ratio : float or "auto"
         Share of the l1 norm in the elastic net, 0 to 1. Lower values connect the
-        graph better, higher values keep subspaces apart better.
+        graph better, higher values keep subspaces apart better. "auto" is 0.9, and
+        0.3 for two or three clusters of fewer than 2,000 rows.
     hidden_sizes : tuple of int or "auto"
         Hidden layers of each tower. "auto", here and in the next four, is what suits
         the device: more on a GPU than on a CPU.
@@ -197,7 +198,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         *,
         gamma: float | str = "auto",
         gamma_scale: str = "absolute",
-        l1_ratio: float = 0.9,
+        l1_ratio: float | str = "auto",
         hidden_sizes: Sequence[int] | str = "auto",
         n_embedding: int | str = "auto",
         n_train_samples: int | str | None = "auto",
@@ -281,17 +282,16 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
             del self.references_
         device = resolve_device(self.device)
         whole = UnitRows(self._source(X, reset=True, device=device))
-        cluster_config = self._cluster_config(len(whole))
-        self.settings_ = chosen_settings(self, device)
+        self.settings_ = chosen_settings(self, len(whole), device)
+        cluster_config = self._cluster_config(
+            len(whole), affinity=self.settings_["affinity"]
+        )
         train_config = train_settings(self, self.settings_)
         streaming.check_search(self.search)
         # Many processes must draw the same rows.
         seed = int(distributed.from_main(torch.tensor(self._seed())))
         source = streaming.shared(whole)
         index = graph_rows(self, len(whole), seed=seed)
-        affinity = choose_affinity(self.affinity, self.n_clusters, len(index))
-        cluster_config = replace(cluster_config, affinity=affinity)
-        self.settings_["affinity"] = affinity
         is_sample = len(index) < len(whole)
 
         with self._timed("training"):
@@ -416,7 +416,11 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
             sample, config.l1_ratio, block_size=config.block_size
         )
         gamma = choose_gamma(
-            self.gamma, self.gamma_scale, self.smallest_gamma_, start=config.start
+            self.gamma,
+            self.gamma_scale,
+            self.smallest_gamma_,
+            start=config.start,
+            l1_ratio=config.l1_ratio,
         )
         config = replace(config, gamma=gamma)
         require_large_enough(config.gamma, self.smallest_gamma_)

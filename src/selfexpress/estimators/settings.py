@@ -17,15 +17,16 @@ from selfexpress.config import (
 from selfexpress.estimators import streaming
 from selfexpress.estimators.base import least_clusters
 from selfexpress.training.choices import (
+    choose_graph,
     choose_learning_rate,
     default_sizes,
     is_auto,
 )
 
 
-def chosen_settings(model: Any, device: torch.device) -> dict[str, Any]:
-    """Return the sizes of a fit, with those that suit the device for "auto"."""
-    ours = asdict(default_sizes(device))
+def chosen_settings(model: Any, n_samples: int, device: torch.device) -> dict[str, Any]:
+    """Return what may be "auto" in a fit, with what suits data and device for it."""
+    ours = asdict(default_sizes(device)) | choose_graph(model.n_clusters, n_samples)
     given = {name: getattr(model, name) for name in ours}
     return {
         name: ours[name] if is_auto(value) else value for name, value in given.items()

@@ -6,6 +6,7 @@ import logging
 import math
 import warnings
 from dataclasses import dataclass, replace
+from numbers import Integral
 
 import torch
 
@@ -24,6 +25,16 @@ logger = logging.getLogger(__name__)
 # leave the plateau; few rows, which start alike, offer few of each cluster, and what
 # these leave a large gamma has others make up for.
 RELATIVE_GAMMA = {"random": 100.0, "alike": 30.0}
+# From like rows, if the penalty is more of squares than of sizes: it starts lower.
+_RELATIVE_GAMMA_OF_SQUARES = 10.0
+_MORE_SQUARES = 0.5
+
+# Two or three clusters of few rows, such as motions in a film, are cut apart by the
+# first eigenvectors alone, which catch any loose end of a sparse graph: rows express
+# more others then, and those that are expressed alike are joined. More clusters are
+# merged of pieces, which loose ends do not hurt.
+_FEW_CLUSTERS = 3
+_FEW_ROWS = 2000
 
 # Units of a layer from which on training wants smaller steps.
 _WIDE = 1024
@@ -58,6 +69,18 @@ def default_sizes(device: torch.device) -> Sizes:
     return SIZES["cuda" if device.type == "cuda" else "cpu"]
 
 
+def choose_graph(n_clusters: object, n_rows: int) -> dict[str, float | str]:
+    """Return the ``l1_ratio`` and ``affinity`` that suit the numbers to be clustered.
+
+    They are 0.3 and "squared_cosines" for two or three clusters of fewer than 2000
+    rows, else 0.9 and "symmetric".
+    """
+    is_few = isinstance(n_clusters, Integral) and int(n_clusters) <= _FEW_CLUSTERS
+    if is_few and n_rows < _FEW_ROWS:
+        return {"l1_ratio": 0.3, "affinity": "squared_cosines"}
+    return {"l1_ratio": 0.9, "affinity": "symmetric"}
+
+
 def choose_learning_rate(rate: float | str, network: NetworkConfig) -> float:
     """Return ``rate``; for "auto" what suits the width of the network.
 
@@ -71,17 +94,24 @@ def choose_learning_rate(rate: float | str, network: NetworkConfig) -> float:
 
 
 def choose_gamma(
-    gamma: float | str, scale: str, bound: SmallestGamma, *, start: str
+    gamma: float | str,
+    scale: str,
+    bound: SmallestGamma,
+    *,
+    start: str,
+    l1_ratio: float,
 ) -> float:
-    """Return an absolute gamma for a training that starts so.
+    """Return an absolute gamma for a training that starts so, with this penalty.
 
     A relative one is a multiple of what a typical row needs for a coefficient that is
     not zero. Where rows need none, or infinitely much, there is nothing to relate to.
     """
     has_scale = math.isfinite(bound.typical) and bound.typical > 0
     if isinstance(gamma, str):
-        relative = RELATIVE_GAMMA[start] * bound.typical
-        return relative if has_scale else TrainConfig().gamma
+        relative = RELATIVE_GAMMA[start]
+        if start == "alike" and l1_ratio < _MORE_SQUARES:
+            relative = _RELATIVE_GAMMA_OF_SQUARES
+        return relative * bound.typical if has_scale else TrainConfig().gamma
     return gamma * bound.typical if scale == "relative" and has_scale else gamma
 
 

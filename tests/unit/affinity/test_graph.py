@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 from selfexpress.affinity import nearest_rows as module
-from selfexpress.affinity.graph import build_affinity, choose_affinity
+from selfexpress.affinity.graph import build_affinity
 from selfexpress.affinity.nearest_rows import by_dense_blocks, nearest_rows
 from selfexpress.affinity.sparse_rows import SparseRows, normalize_rows
 from selfexpress.errors import DegenerateWarning
@@ -153,20 +153,3 @@ def test_squared_cosines_compare_every_two_rows(seed):
     np.fill_diagonal(expected, 0)
     found = build_affinity(coefficients, kind="squared_cosines")
     np.testing.assert_allclose(found.toarray(), expected, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("n_clusters", "n_rows", "expected"),
-    [
-        (2, 300, "squared_cosines"),
-        (np.int64(3), 1999, "squared_cosines"),
-        (3, 2000, "symmetric"),
-        (4, 300, "symmetric"),
-        ("auto", 300, "symmetric"),
-    ],
-)
-def test_auto_compares_rows_of_few_clusters(n_clusters, n_rows, expected):
-    assert choose_affinity("auto", n_clusters, n_rows) == expected
-    assert choose_affinity("nearest_neighbors", n_clusters, n_rows) == (
-        "nearest_neighbors"
-    )

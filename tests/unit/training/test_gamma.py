@@ -11,7 +11,7 @@ from sklearn.linear_model import ElasticNet
 
 from selfexpress.data.sources import ArraySource
 from selfexpress.errors import DegenerateError
-from selfexpress.training.choices import choose_gamma
+from selfexpress.training.choices import choose_gamma, choose_graph
 from selfexpress.training.gamma import (
     SmallestGamma,
     require_large_enough,
@@ -62,16 +62,41 @@ def test_orthogonal_rows_have_no_gamma():
         require_large_enough(1e9, bound)
 
 
-@pytest.mark.parametrize(("start", "factor"), [("random", 100), ("alike", 30)])
-def test_auto_is_relative_and_follows_the_start(start, factor):
+@pytest.mark.parametrize(
+    ("start", "l1_ratio", "factor"),
+    [
+        ("random", 0.9, 100),
+        ("random", 0.3, 100),
+        ("alike", 0.9, 30),
+        ("alike", 0.3, 10),
+    ],
+)
+def test_auto_is_relative_and_follows_start_and_penalty(start, l1_ratio, factor):
     bound = SmallestGamma(any_row=1.0, every_row=4.0, typical=2.0, is_exact=True)
-    chosen = choose_gamma("auto", "absolute", bound, start=start)
+    chosen = choose_gamma("auto", "absolute", bound, start=start, l1_ratio=l1_ratio)
     assert chosen == pytest.approx(factor * 2.0)
 
 
 def test_a_relative_gamma_is_a_multiple_of_what_a_typical_row_needs():
     bound = SmallestGamma(any_row=1.0, every_row=4.0, typical=2.0, is_exact=True)
-    assert choose_gamma(7.0, "relative", bound, start="random") == 14.0
-    assert choose_gamma(7.0, "absolute", bound, start="random") == 7.0
+    assert choose_gamma(7.0, "relative", bound, start="random", l1_ratio=0.9) == 14.0
+    assert choose_gamma(7.0, "absolute", bound, start="random", l1_ratio=0.9) == 7.0
     without = SmallestGamma(math.inf, math.inf, math.inf, is_exact=True)
-    assert choose_gamma(7.0, "relative", without, start="random") == 7.0
+    assert choose_gamma(7.0, "relative", without, start="random", l1_ratio=0.9) == 7.0
+
+
+@pytest.mark.parametrize(
+    ("n_clusters", "n_rows", "is_few"),
+    [
+        (2, 300, True),
+        (np.int64(3), 1999, True),
+        (3, 2000, False),
+        (4, 300, False),
+        ("auto", 300, False),
+        (None, 300, False),
+    ],
+)
+def test_few_clusters_of_few_rows_have_a_denser_graph(n_clusters, n_rows, is_few):
+    dense = {"l1_ratio": 0.3, "affinity": "squared_cosines"}
+    sparse = {"l1_ratio": 0.9, "affinity": "symmetric"}
+    assert choose_graph(n_clusters, n_rows) == (dense if is_few else sparse)
