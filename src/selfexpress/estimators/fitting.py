@@ -56,14 +56,11 @@ def trained_network(
             DegenerateWarning,
             stacklevel=4,
         )
+        config = replace(config, start="random")
         gamma = choose_gamma(
-            model.gamma,
-            model.gamma_scale,
-            model.smallest_gamma_,
-            start="random",
-            l1_ratio=config.l1_ratio,
+            model.gamma, model.gamma_scale, model.smallest_gamma_, config
         )
-        config = replace(config, start="random", gamma=gamma)
+        config = replace(config, gamma=gamma)
         model.settings_ |= {"start": "random", "gamma": gamma}
         network = drawn.to(device)
         history = _train(model, network, sample, config, seed=seed, folder="random")

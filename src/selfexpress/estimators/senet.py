@@ -283,9 +283,8 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         device = resolve_device(self.device)
         whole = UnitRows(self._source(X, reset=True, device=device))
         self.settings_ = chosen_settings(self, len(whole), device)
-        cluster_config = self._cluster_config(
-            len(whole), affinity=self.settings_["affinity"]
-        )
+        affinity = self.settings_["affinity"]
+        cluster_config = self._cluster_config(len(whole), affinity=affinity)
         train_config = train_settings(self, self.settings_)
         streaming.check_search(self.search)
         # Many processes must draw the same rows.
@@ -415,13 +414,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         self.smallest_gamma_ = smallest_gamma(
             sample, config.l1_ratio, block_size=config.block_size
         )
-        gamma = choose_gamma(
-            self.gamma,
-            self.gamma_scale,
-            self.smallest_gamma_,
-            start=config.start,
-            l1_ratio=config.l1_ratio,
-        )
+        gamma = choose_gamma(self.gamma, self.gamma_scale, self.smallest_gamma_, config)
         config = replace(config, gamma=gamma)
         require_large_enough(config.gamma, self.smallest_gamma_)
         for name in ("gamma", "learning_rate", "algorithm", "precision", "start"):

@@ -94,22 +94,17 @@ def choose_learning_rate(rate: float | str, network: NetworkConfig) -> float:
 
 
 def choose_gamma(
-    gamma: float | str,
-    scale: str,
-    bound: SmallestGamma,
-    *,
-    start: str,
-    l1_ratio: float,
+    gamma: float | str, scale: str, bound: SmallestGamma, config: TrainConfig
 ) -> float:
-    """Return an absolute gamma for a training that starts so, with this penalty.
+    """Return an absolute gamma for the start and the penalty of a training.
 
     A relative one is a multiple of what a typical row needs for a coefficient that is
     not zero. Where rows need none, or infinitely much, there is nothing to relate to.
     """
     has_scale = math.isfinite(bound.typical) and bound.typical > 0
     if isinstance(gamma, str):
-        relative = RELATIVE_GAMMA[start]
-        if start == "alike" and l1_ratio < _MORE_SQUARES:
+        relative = RELATIVE_GAMMA[config.start]
+        if config.start == "alike" and config.l1_ratio < _MORE_SQUARES:
             relative = _RELATIVE_GAMMA_OF_SQUARES
         return relative * bound.typical if has_scale else TrainConfig().gamma
     return gamma * bound.typical if scale == "relative" and has_scale else gamma

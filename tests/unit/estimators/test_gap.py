@@ -34,7 +34,7 @@ def with_network(data, seed, **settings):
     with torch.no_grad():
         model.network_.threshold.fill_(0.5)
     model.n_features_in_ = 8
-    model.settings_ = {"gamma": 50.0}
+    model.settings_ = {"gamma": 50.0, "l1_ratio": settings.get("l1_ratio", 0.9)}
     return model
 
 

@@ -249,7 +249,8 @@ def test_a_gamma_too_small_for_any_coefficient_names_the_one_that_works(data):
     products = np.abs(data.X @ data.X.T)
     np.fill_diagonal(products, 0)
     smallest = 0.9 / products.max()
-    settings = {**SETTINGS, "gamma": 0.99 * smallest, "n_train_samples": None}
+    given = {"gamma": 0.99 * smallest, "l1_ratio": 0.9, "n_train_samples": None}
+    settings = {**SETTINGS, **given}
     pattern = rf"gamma must exceed {smallest:.4g} .*got {0.99 * smallest:.4g}"
     with pytest.raises(DegenerateError, match=pattern):
         SENet(3, **settings).fit(data.X)

@@ -9,6 +9,7 @@ import torch
 from problems import unit_data
 from sklearn.linear_model import ElasticNet
 
+from selfexpress.config import TrainConfig
 from selfexpress.data.sources import ArraySource
 from selfexpress.errors import DegenerateError
 from selfexpress.training.choices import choose_gamma, choose_graph
@@ -73,16 +74,17 @@ def test_orthogonal_rows_have_no_gamma():
 )
 def test_auto_is_relative_and_follows_start_and_penalty(start, l1_ratio, factor):
     bound = SmallestGamma(any_row=1.0, every_row=4.0, typical=2.0, is_exact=True)
-    chosen = choose_gamma("auto", "absolute", bound, start=start, l1_ratio=l1_ratio)
+    config = TrainConfig(start=start, l1_ratio=l1_ratio)
+    chosen = choose_gamma("auto", "absolute", bound, config)
     assert chosen == pytest.approx(factor * 2.0)
 
 
 def test_a_relative_gamma_is_a_multiple_of_what_a_typical_row_needs():
     bound = SmallestGamma(any_row=1.0, every_row=4.0, typical=2.0, is_exact=True)
-    assert choose_gamma(7.0, "relative", bound, start="random", l1_ratio=0.9) == 14.0
-    assert choose_gamma(7.0, "absolute", bound, start="random", l1_ratio=0.9) == 7.0
+    assert choose_gamma(7.0, "relative", bound, TrainConfig()) == 14.0
+    assert choose_gamma(7.0, "absolute", bound, TrainConfig()) == 7.0
     without = SmallestGamma(math.inf, math.inf, math.inf, is_exact=True)
-    assert choose_gamma(7.0, "relative", without, start="random", l1_ratio=0.9) == 7.0
+    assert choose_gamma(7.0, "relative", without, TrainConfig()) == 7.0
 
 
 @pytest.mark.parametrize(
