@@ -17,7 +17,7 @@ from selfexpress.data.sources import RowSource
 from selfexpress.errors import IgnoredSettingWarning
 from selfexpress.training.gamma import SmallestGamma
 from selfexpress.training.memory import naive_step_bytes
-from selfexpress.training.start import choose_start
+from selfexpress.training.start import FEW_ROWS, choose_start
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,6 @@ _MORE_SQUARES = 0.5
 # more others then, and those that are expressed alike are joined. More clusters are
 # merged of pieces, which loose ends do not hurt.
 _FEW_CLUSTERS = 3
-_FEW_ROWS = 2000
 
 # Units of a layer from which on training wants smaller steps.
 _WIDE = 1024
@@ -76,7 +75,7 @@ def choose_graph(n_clusters: object, n_rows: int) -> dict[str, float | str]:
     rows, else 0.9 and "symmetric".
     """
     is_few = isinstance(n_clusters, Integral) and int(n_clusters) <= _FEW_CLUSTERS
-    if is_few and n_rows < _FEW_ROWS:
+    if is_few and n_rows < FEW_ROWS:
         return {"l1_ratio": 0.3, "affinity": "squared_cosines"}
     return {"l1_ratio": 0.9, "affinity": "symmetric"}
 

@@ -23,7 +23,7 @@ from selfexpress.network import SelfExpressiveNetwork
 _N_KEYS = 10
 _MAX_ROWS = 2000
 # "auto" takes the start from like rows for fewer than so many ...
-_FEW_ROWS = 2000
+FEW_ROWS = 2000
 # ... that fill so many dimensions: there like rows stand out. Pixels of faces and of
 # objects fill one or two; levelled trajectories of tracked points three or more.
 _LEAST_DIMENSIONS = 2.5
@@ -37,7 +37,7 @@ def choose_start(start: str, source: RowSource) -> str:
     """
     if start != "auto":
         return start
-    if len(source) >= _FEW_ROWS:
+    if len(source) >= FEW_ROWS:
         return "random"
     # Many processes must choose the same.
     dimension = torch.tensor(effective_dimension(some_rows(source)))
