@@ -32,9 +32,10 @@ from selfexpress.training.streams import SideStream
 # Rows of a block: matrix units work on tiles of this size.
 _BLOCK_MULTIPLE = 256
 
-# Two passes over more blocks than this take so long that launching kernels is nothing,
-# and leaving out keys that are not active gains more.
-_MAX_BLOCKS_RECORDED = 8
+# Two passes over more rows than this take so long that launching kernels is nothing,
+# and leaving out keys that are not active gains more. Every block is in the recording.
+_MAX_ROWS_RECORDED = 65_536
+_MAX_BLOCKS_RECORDED = 64
 
 # Last blocks of pass 1 that a GPU keeps for pass 2; elsewhere it is one.
 _BLOCKS_KEPT_ON_GPU = 6
@@ -99,7 +100,9 @@ class FusedGradient:
         even = math.ceil(len(source) / n_blocks)
         multiple = min(_BLOCK_MULTIPLE, self._config.block_size)
         self._block_size = -(-even // multiple) * multiple
-        is_short = self._config.algorithm == "naive" or n_blocks <= _MAX_BLOCKS_RECORDED
+        is_short = self._config.algorithm == "naive" or (
+            len(source) <= _MAX_ROWS_RECORDED and n_blocks <= _MAX_BLOCKS_RECORDED
+        )
         is_cuda = self._threshold.device.type == "cuda"
         self.is_replayable = is_cuda and in_memory and is_short
         if not in_memory:

@@ -135,14 +135,15 @@ def test_training_on_a_gpu_follows_the_plain_path(algorithm, precision):
 @pytest.mark.gpu
 @pytest.mark.parametrize("algorithm", ["naive", "two_pass"])
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
-def test_a_recorded_step_is_the_plain_one(algorithm, optimizer):
+@pytest.mark.parametrize("block_size", [64, 512])
+def test_a_recorded_step_is_the_plain_one(algorithm, optimizer, block_size):
     """The same kernels in the same order: only sums of parts may be rounded apart."""
     source = ArraySource(unit_data(2000, 37, seed=0), device="cuda")
     config = TrainConfig(
         gamma=50.0,
         max_iter=300,
         batch_size=64,
-        block_size=512,
+        block_size=block_size,
         algorithm=algorithm,
         optimizer=optimizer,
         precision="float32",
