@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import time
 from pathlib import Path
@@ -26,15 +27,21 @@ class Meter(Callback):
     ----------
     seconds_a_step : float
     peak_bytes : int
-        Of the training, without what was in use before.
+        Most that steps take at once, beside what is in use when the first one begins:
+        rows, weights and the optimiser's averages.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.peak_bytes = 0
         self.seconds_a_step = float("nan")
-        self._start_bytes = _restart_peak(device)
+        self._start_bytes = 0
         self._start, self._first = float("nan"), 0
+
+    def on_train_begin(self, state: TrainState) -> None:
+        """Start to watch the memory."""
+        gc.collect()
+        self._start_bytes = _restart_peak(self.device)
 
     def on_step_end(self, state: TrainState) -> None:
         """Start the clock after the warm-up, stop it after the last step."""

@@ -105,6 +105,21 @@ def test_one_gram_matrix_serves_all_problems(solver, seed):
     torch.testing.assert_close(shared, repeated)
 
 
+@pytest.mark.parametrize("width", [1, 3, 20])
+def test_few_coordinates_of_a_shared_matrix_at_a_time_do(width, seed, monkeypatch):
+    """Also from a start with more coefficients than that, and with padding."""
+    gram, linear = correlated_problem(seed)
+    start = unit_data(*linear.shape, seed=seed)
+    sizes = torch.tensor([30, 20, 1, 7, 30])
+    start[torch.arange(30) >= sizes[:, None]] = 0
+    settings = {"alpha": 0.02, "beta": 0.01, "sizes": sizes, "start": start}
+    expected = solve(gram[:1], linear, **settings)
+    monkeypatch.setattr(small_problems, "has_numba", lambda: False)
+    monkeypatch.setattr(small_problems, "_FIRST_WIDTH", width)
+    found = solve(gram[:1], linear, **settings)
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-9)
+
+
 @pytest.mark.parametrize("beta", [0.01, 0.0])
 def test_duplicate_and_zero_coordinates_are_solved(solver, beta, seed):
     rows = unit_data(8, 5, seed=seed)
