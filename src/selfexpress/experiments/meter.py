@@ -27,21 +27,15 @@ class Meter(Callback):
     ----------
     seconds_a_step : float
     peak_bytes : int
-        Most that steps take at once, beside what is in use when the first one begins:
-        rows, weights and the optimiser's averages.
+        Of the training, without what was in use before.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.peak_bytes = 0
         self.seconds_a_step = float("nan")
-        self._start_bytes = 0
+        self._start_bytes = _restart_peak(device)
         self._start, self._first = float("nan"), 0
-
-    def on_train_begin(self, state: TrainState) -> None:
-        """Start to watch the memory."""
-        gc.collect()
-        self._start_bytes = _restart_peak(self.device)
 
     def on_step_end(self, state: TrainState) -> None:
         """Start the clock after the warm-up, stop it after the last step."""
@@ -60,6 +54,8 @@ class Meter(Callback):
 
 def _restart_peak(device: torch.device) -> int:
     """Forget earlier peaks; return what is in use now."""
+    # Earlier trainings that are no longer needed would leave later, and be missed.
+    gc.collect()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return int(torch.cuda.memory_allocated(device))

@@ -51,6 +51,22 @@ def test_sketched_rows_find_the_same_neighbours(seed, monkeypatch):
     np.testing.assert_allclose(exact.similarity, sketched.similarity, atol=1e-3)
 
 
+def test_sketches_find_neighbours_that_have_little_in_common(seed, monkeypatch):
+    """Cosines of the nearest near 0.25, as those of an exact solution have."""
+    monkeypatch.setattr(module, "_SKETCH_COLUMNS", 512)
+    rng = np.random.default_rng(seed)
+    shape = (3000, 20_000)
+    own = sparse.random_array(shape, density=0.002, random_state=rng, format="csr")
+    common = sparse.random_array(
+        (300, shape[1]), density=0.002, random_state=rng, format="csr"
+    )
+    rows = normalize_rows(own + 0.55 * common[np.arange(shape[0]) % 300])
+    exact, sketched = search_both_ways(rows, rows, n_neighbors=3, exclude_self=True)
+    assert exact.similarity.mean() < 0.3
+    is_found = (sketched.index[:, :, None] == exact.index[:, None]).any(axis=1)
+    assert is_found.mean() > 0.99
+
+
 def test_sparse_rows_keep_a_matrix(seed):
     matrix = random_rows(seed)
     rows = SparseRows.from_csr(matrix, "cpu")
