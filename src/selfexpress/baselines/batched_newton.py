@@ -18,7 +18,9 @@ from selfexpress.ops.self_expression import soft_threshold
 
 MAX_NEWTON_STEPS = 30
 MAX_PROXIMAL_STEPS = 12
-N_BISECTIONS = 24
+# A line search cuts an interval in so many parts at a time, so often: 25 bits in all.
+N_CUTS = 32
+N_ROUNDS = 5
 # With little l2 penalty the dual has little curvature: a proximal term stands in,
 # moved and made ten times weaker until it vanishes. Sizes are relative to the largest
 # diagonal entry of G. The least one must outweigh the rounding of G, which may leave
@@ -154,19 +156,21 @@ def _line_search(
     """
     step = candidate - point
     change = problem.slopes(candidate) - slopes  # -G step
-    alpha, beta = problem.alpha[:, None], problem.beta[:, None]
+    start = (point * change).sum(dim=1, keepdim=True)
+    curve = (step * change).sum(dim=1, keepdim=True)
 
-    def derivative(length: Tensor) -> Tensor:
-        position = slopes + length * change
-        pull = soft_threshold(position, alpha) / beta
-        return ((pull - point - length * step) * change).sum(dim=1, keepdim=True)
+    def derivative(lengths: Tensor) -> Tensor:  # (B, any) to (B, any)
+        positions = slopes[:, None] + lengths[..., None] * change[:, None]
+        pull = soft_threshold(positions, problem.alpha[:, None, None])
+        pulled = (pull @ change[..., None])[..., 0] / problem.beta[:, None]
+        return pulled - start - lengths * curve
 
-    low = torch.zeros_like(alpha)
-    high = torch.ones_like(alpha)
-    is_full = derivative(high) <= 0
-    for _ in range(N_BISECTIONS):
-        middle = (low + high) / 2
-        is_past = derivative(middle) > 0
-        high = torch.where(is_past, middle, high)
-        low = torch.where(is_past, low, middle)
+    low = torch.zeros_like(start)
+    is_full = derivative(low + 1) <= 0
+    parts = torch.arange(1, N_CUTS, device=low.device, dtype=low.dtype)
+    size = 1.0
+    for _ in range(N_ROUNDS):
+        size /= N_CUTS
+        is_before = derivative(low + size * parts) <= 0
+        low = low + size * is_before.sum(dim=1, keepdim=True)
     return point + torch.where(is_full, torch.ones_like(low), low) * step
