@@ -22,8 +22,8 @@ from selfexpress.baselines.small_problems import solve_small_problems
 from selfexpress.config import require_count
 from selfexpress.errors import ConfigError
 
-# Rows whose cost is brought up to date together.
-BATCH_SIZE = {"cpu": 64, "cuda": 1024}
+# Rows whose costs are brought up to date together at first; then twice as many.
+FIRST_BATCH = {"cpu": 64, "cuda": 256}
 # Costs must order rows, so that they are solved far beyond ``tol``.
 COST_TOL = 1e-9
 # Costs that differ by less, relatively, are equal: rows that no exemplar helps are.
@@ -119,11 +119,12 @@ def _costliest(costs: _Costs) -> int:
     """Return the row of largest cost, updating as few costs as that needs."""
     order = costs.bounds.argsort(descending=True, stable=True)
     enough = -torch.inf
-    for batch in order.split(BATCH_SIZE[order.device.type]):
-        if enough > costs.bounds[batch[0]]:
-            break
+    start, size = 0, FIRST_BATCH[order.device.type]
+    while start < len(order) and enough <= costs.bounds[order[start]]:
+        batch = order[start : start + size]
         costs.update(batch)
         enough = max(enough, (1 - EQUAL_COSTS) * float(costs.bounds[batch].max()))
+        start, size = start + size, 2 * size
     return int((costs.bounds >= enough).nonzero()[0, 0])
 
 

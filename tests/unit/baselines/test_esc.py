@@ -47,7 +47,7 @@ def test_exemplars_agree_with_a_literal_search(
     l1_ratio, is_compiled, seed, monkeypatch
 ):
     monkeypatch.setattr(small_problems, "has_numba", lambda: is_compiled)
-    monkeypatch.setattr(esc, "BATCH_SIZE", {"cpu": 4})
+    monkeypatch.setattr(esc, "FIRST_BATCH", {"cpu": 4})
     rows = unit_data(30, 6, seed=seed)
     weights = {"gamma": 20.0, "l1_ratio": l1_ratio}
     actual = farthest_first(rows, 8, ElasticNetConfig(**weights), first=11)
@@ -64,7 +64,7 @@ def test_bounds_save_most_of_the_work(seed, monkeypatch):
         update(self, batch)
 
     monkeypatch.setattr(esc._Costs, "update", counted)
-    monkeypatch.setattr(esc, "BATCH_SIZE", {"cpu": 1})
+    monkeypatch.setattr(esc, "FIRST_BATCH", {"cpu": 1})
     rows = torch.cat([unit_data(100, 3, seed=seed), torch.zeros(100, 9)], dim=1)
     rows = torch.cat([rows, rows[:, [3, 4, 5, 0, 1, 2, 6, 7, 8, 9, 10, 11]]])
     farthest_first(rows.double(), 20, ElasticNetConfig(l1_ratio=1.0), first=0)
