@@ -180,7 +180,9 @@ _REMARKS = (
     "first weights: figures are those of a short training. The objective is the mean "
     "of the last 100 steps, wrong edges are those of the graph of the test images; "
     "what k-means makes of that graph swings from run to run. Memory is what training "
-    "takes at its peak, with the images it is given, 3 MiB for every thousand. "
+    "takes at its peak, with the images it is given, 3 MiB for every thousand, and "
+    "with workspaces of matrix products, 32 MiB each, where it is the first in its "
+    "process to need them: later seeds show less. "
     "Algorithm 2 keeps the last six blocks on a GPU instead of computing them again, "
     "which takes more up to 6,000 images and no more from there. The paper shows "
     "pictures only: Algorithm 2 flat in memory, slightly slower, equally accurate.",

@@ -5,7 +5,13 @@ from __future__ import annotations
 from selfexpress.data.datasets import locate
 from selfexpress.errors import DataError
 from selfexpress.experiments.cells import Cell
-from selfexpress.experiments.images import MethodCell, preset_of, senet_cell
+from selfexpress.experiments.images import (
+    ImageCell,
+    MethodCell,
+    preset_of,
+    senet_cell,
+    train_sizes,
+)
 from selfexpress.experiments.presets import IMAGES
 from selfexpress.experiments.published import TABLE_3, TABLE_3_QUOTED, Scores
 from selfexpress.experiments.runner import Experiment, Results
@@ -54,6 +60,7 @@ def summarize(results: Results, is_quick: bool) -> Summary:
                     _row(results, dataset, method, is_quick=is_quick)
                     for method in METHODS
                 ),
+                *_other_sizes(results, dataset, is_quick),
                 *(() if is_quick else _quoted(dataset)),
             ),
             _notes(results, dataset, is_quick),
@@ -82,13 +89,28 @@ def _row(
     results: Results, dataset: str, method: str, *, is_quick: bool
 ) -> tuple[str | Figure, ...]:
     published = TABLE_3[method].get(dataset, _NOTHING) if not is_quick else _NOTHING
-    path = ("full",) if method == "senet" else ()
-    chosen = cell(dataset, method, is_quick)
-    figures = (
+    figures = _figures(results, cell(dataset, method, is_quick), published)
+    return (_TITLES[method], *figures)
+
+
+def _other_sizes(
+    results: Results, dataset: str, is_quick: bool
+) -> list[tuple[str | Figure, ...]]:
+    """Return SENet's rows with other numbers of training images, where run."""
+    cells = [senet_cell(dataset, size, is_quick) for size in train_sizes(is_quick)]
+    return [
+        (f"SENet, {each.n_train:,}", *_figures(results, each, _NOTHING))
+        for each in cells
+        if each.n_train != each.preset.n_train and results.of(each)
+    ]
+
+
+def _figures(results: Results, chosen: Cell, published: Scores) -> list[Figure]:
+    path = ("full",) if isinstance(chosen, ImageCell) else ()
+    return [
         Figure(results.metric(chosen, *path, score), paper)
         for score, paper in zip(_SCORES, published, strict=True)
-    )
-    return (_TITLES[method], *figures)
+    ]
 
 
 def _quoted(dataset: str) -> list[tuple[str | Figure, ...]]:
@@ -124,7 +146,8 @@ def _notes(results: Results, dataset: str, is_quick: bool) -> tuple[str, ...]:
 _REMARKS = (
     "Ours are means and standard deviations over seeds, the paper's single figures in "
     "brackets. SENet is trained on 10,000 images of MNIST, Fashion-MNIST and the "
-    "letters and on 2,000 of CIFAR-10. EnSC has SENet's gamma, lambda, graph and "
+    "letters and on 2,000 of CIFAR-10. The paper does not say on how many: rows with a "
+    "number are the networks of Figure 3. EnSC has SENet's gamma, lambda, graph and "
     "spectral step; ESC has 300 exemplars; k-means is scikit-learn's, spectral "
     "clustering that of its 10-nearest-neighbour graph.",
     "On Fashion-MNIST the graph has as few wrong edges as the paper's (Table 2), but "
