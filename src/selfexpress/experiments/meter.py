@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import re
 import time
 from pathlib import Path
@@ -54,8 +53,6 @@ class Meter(Callback):
 
 def _restart_peak(device: torch.device) -> int:
     """Forget earlier peaks; return what is in use now."""
-    # Earlier trainings that are no longer needed would leave later, and be missed.
-    gc.collect()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return int(torch.cuda.memory_allocated(device))
