@@ -147,8 +147,8 @@ def run_cells(
         Processes that run cells side by side. Those that are timed run alone, at the
         end.
     time_limit : float, optional
-        Seconds; no cell is started that could end after it, judged by the longest one
-        so far.
+        Seconds; a cell that could end after it is left out, judged by its other seeds
+        or, where they have no record, by the longest one so far.
     announce : callable
         Told in a line about every cell.
 
@@ -158,7 +158,7 @@ def run_cells(
     """
     wanted = list(dict.fromkeys(cells))
     pending = [cell for cell in wanted if not results.has(cell)]
-    run = _Run(results, announce, len(pending), time_limit)
+    run = _Run(results, announce, len(pending), n_jobs, time_limit)
     alone = [cell for cell in pending if n_jobs == 1 or cell.is_timed]
     together = [cell for cell in pending if cell not in alone]
     if together:
@@ -166,9 +166,8 @@ def run_cells(
             together, context, n_jobs, may_start=run.may_start, keep=run.keep
         )
     for cell in alone:
-        if not run.may_start():
-            break
-        run.keep(cell, run_cell(cell, context))
+        if run.may_start(cell):
+            run.keep(cell, run_cell(cell, context))
     n_left = len(pending) - run.n_run
     return Progress(run.n_run, len(wanted) - len(pending), run.n_failed, n_left)
 
@@ -181,18 +180,31 @@ class _Run:
         results: Results,
         announce: Callable[[str], None],
         n_pending: int,
+        n_jobs: int,
         time_limit: float | None,
     ) -> None:
         self.n_run = self.n_failed = 0
         self._results, self._announce = results, announce
-        self._n_pending, self._time_limit = n_pending, time_limit
+        self._n_pending, self._n_jobs = n_pending, n_jobs
+        self._time_limit = time_limit
         self._start, self._longest = time.perf_counter(), 0.0
 
-    def may_start(self) -> bool:
-        """Return whether a cell as long as the longest so far would end in time."""
+    def may_start(self, cell: Cell) -> bool:
+        """Return whether a cell would end in time."""
+        if self._time_limit is None:
+            return True
         elapsed = time.perf_counter() - self._start
-        limit = self._time_limit
-        return limit is None or elapsed + self._longest <= limit
+        return elapsed + self._expected(cell) <= self._time_limit
+
+    def _expected(self, cell: Cell) -> float:
+        """Return a cell's seconds in its other seeds, or else the longest so far."""
+        n_beside = 1 if cell.is_timed else self._n_jobs
+        seconds = [
+            record["seconds"]["cell"]
+            for record in self._results.all_of(cell)
+            if record.get("n_jobs", 1) == n_beside
+        ]
+        return max(seconds, default=self._longest)
 
     def keep(self, cell: Cell, record: Record) -> None:
         """Add a record to the results and say so."""

@@ -24,7 +24,7 @@ def run_side_by_side(
     context: Context,
     n_jobs: int,
     *,
-    may_start: Callable[[], bool],
+    may_start: Callable[[Cell], bool],
     keep: Callable[[Cell, Record], None],
 ) -> None:
     """Run cells in ``n_jobs`` processes, each with a context of its own.
@@ -37,7 +37,7 @@ def run_side_by_side(
         Device and cache of every process.
     n_jobs : int
     may_start : callable
-        Asked before a cell is started; no other is after the first "no".
+        Asked before a cell is started; left out if it must not.
     keep : callable
         Given each cell and its record here, in this process, when it ends.
 
@@ -57,11 +57,9 @@ def run_side_by_side(
     ) as pool:
         while waiting or running:
             while waiting and len(running) < n_jobs:
-                if not may_start():
-                    waiting.clear()
-                    break
                 cell = waiting.pop()
-                running[pool.submit(_run, cell, n_jobs)] = cell
+                if may_start(cell):
+                    running[pool.submit(_run, cell, n_jobs)] = cell
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 cell, error = running.pop(future), future.exception()
                 if error is None:

@@ -126,6 +126,24 @@ def test_no_cell_starts_that_could_end_after_the_limit(tmp_path, context, monkey
     assert progress.n_run + progress.n_left == 100
 
 
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_cell_that_took_long_with_another_seed_is_left_out(tmp_path, context, n_jobs):
+    results = Results(tmp_path)
+    long, short = Square(number=2), Square(number=3)
+    run_cells([long, short], results, context, n_jobs=n_jobs)
+    path = next(tmp_path.glob("*.jsonl"))
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    for record in records:
+        if record["settings"]["number"] == long.number:
+            record["seconds"]["cell"] = 1000.0
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    again = with_seeds([long, short], 2)
+    results = Results(tmp_path)
+    progress = run_cells(again, results, context, n_jobs=n_jobs, time_limit=100)
+    assert (progress.n_run, progress.n_left) == (1, 1)
+    assert len(results.of(short)) == 2
+
+
 def test_cells_are_selected_by_what_they_change():
     cells = [StudyCell(dataset="orl", changes=c) for c in ((), (("n_init", 5),))]
     assert select(cells, ["n_init=5"]) == cells[1:]
