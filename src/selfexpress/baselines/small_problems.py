@@ -68,11 +68,11 @@ def _solve_shared(
     nothing beside those of all.
     """
     solution = coefficients.clone()
+    slopes = torch.where(is_used, linear - solution @ gram, 0)
     pending = torch.arange(len(linear), device=linear.device)
     width = min(_FIRST_WIDTH, len(gram))
     while len(pending):
         own, used = solution[pending], is_used[pending]
-        slopes = torch.where(used, linear[pending] - own @ gram, 0)
         rank = torch.where(own != 0, torch.inf, slopes.abs())
         chosen = rank.topk(width).indices  # (B, width)
         part = _masked(
@@ -89,7 +89,8 @@ def _solve_shared(
         slopes = torch.where(used, linear[pending] - solution[pending] @ gram, 0)
         pull = torch.where(own != 0, torch.inf, slopes.abs())
         excess = pull.scatter(1, chosen, 0.0).amax(dim=1) - rest["alpha"]
-        pending = pending[excess > rest["tol"]]
+        is_open = excess > rest["tol"]
+        pending, slopes = pending[is_open], slopes[is_open]
         width = min(2 * width, len(gram))
     return solution
 

@@ -182,12 +182,12 @@ _REMARKS = (
     "what k-means makes of that graph swings from run to run. Memory is what training "
     "takes at its peak, with the images it is given, 3 MiB for every thousand, and "
     "with workspaces of matrix products, 32 MiB each, where it is the first in its "
-    "process to need them: later seeds show less. "
-    "Algorithm 2 keeps the last six blocks on a GPU instead of computing them again, "
-    "which takes more up to 6,000 images and no more from there. Its blocks are small "
-    "here, to have many: with 8,192 rows, the default, it takes 1.08 to 1.18 times as "
-    "long as Algorithm 1 (record `training-step_h200`). The paper shows pictures only: "
-    "Algorithm 2 flat in memory, slightly slower, equally accurate.",
+    "process to need them: later seeds show less. Algorithm 2 keeps the last six "
+    "blocks on a GPU instead of computing them again, which takes more up to 6,000 "
+    "images and no more from there. Its blocks are small here, to have many, and so it "
+    "is slow: record `training-step_h200` has it with the default of 8,192 rows. The "
+    "paper shows pictures only: Algorithm 2 flat in memory, slightly slower, equally "
+    "accurate.",
 )
 
 ALGORITHMS_EXPERIMENT = Experiment(

@@ -150,11 +150,11 @@ _REMARKS = (
     "number are the networks of Figure 3. EnSC has SENet's gamma, lambda, graph and "
     "spectral step; ESC has 300 exemplars; k-means is scikit-learn's, spectral "
     "clustering that of its 10-nearest-neighbour graph.",
-    "EnSC agrees with the paper on MNIST and Fashion-MNIST to the third digit, so that "
-    "features, graph and spectral step are the paper's. SSC-OMP does not: the paper "
-    "states neither its number of entries, here ten, the default of its authors, nor "
-    "its graph, here |C| + |C|^T; its solver is tested against a literal one. Nor does "
-    "the paper state the graph of spectral clustering.",
+    "EnSC agrees with the paper on MNIST and Fashion-MNIST, so that features, graph "
+    "and spectral step are the paper's. SSC-OMP does not: the paper states neither its "
+    "number of entries, here ten, the default of its authors, nor its graph, here "
+    "|C| + |C|^T; its solver is tested against a literal one. Nor does the paper state "
+    "the graph of spectral clustering.",
     "On Fashion-MNIST the graph has as few wrong edges as the paper's (Table 2), but "
     "what 15 eigenvectors and k-means make of it swings by a tenth from seed to seed, "
     "and between all images and the test images of one network. The paper shows one "
