@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from typing import NamedTuple
 
 from selfexpress.estimators.senet import SENet
 from selfexpress.experiments.cells import Cell
 from selfexpress.experiments.images import preset_of
 from selfexpress.experiments.presets import MNIST, Recipe, quick_recipe
 from selfexpress.experiments.runner import Experiment, Results
-from selfexpress.experiments.study import Changes, GapCell, Preparation, StudyCell
+from selfexpress.experiments.study import (
+    Changes,
+    GapCell,
+    Preparation,
+    ReadingsCell,
+    StudyCell,
+    in_words,
+)
 from selfexpress.experiments.summary import Figure, Row, Summary, Table
 from selfexpress.training.choices import RELATIVE_GAMMA, SIZES
 
-# Where settings are varied; the smaller sets are shown with the defaults.
-VARIED = ("mnist", "fashion-mnist", "cifar10")
 DATASETS = {
     "mnist": "MNIST",
     "fashion-mnist": "Fashion-MNIST",
@@ -24,6 +30,8 @@ DATASETS = {
     "coil20": "COIL-20",
     "orl": "ORL",
 }
+# Trained on all of their rows, from another start and with another gamma.
+FEW_ROWS = ("coil20", "orl")
 _QUICK_ROWS = 300
 _QUICK: Changes = (("max_iter", 100), ("n_embedding", 128))
 
@@ -36,9 +44,15 @@ def _numbers(name: str, values: Sequence[int]) -> dict[str, Changes]:
     return {f"{n:,}": () if n == _DEFAULTS[name] else ((name, n),) for n in values}
 
 
+def _gamma(relative: float) -> Changes:
+    return (("gamma", relative), ("gamma_scale", "relative"))
+
+
+Axes = Mapping[str, Mapping[str, Changes]]
+
 # By what is changed, the values tried: arguments that go together. Without any it is
-# the default, on a GPU.
-SETTINGS: Mapping[str, Mapping[str, Changes]] = {
+# the default, on a GPU. First those of training, then those of what comes after it.
+TRAININGS: Axes = {
     "training rows": _numbers("n_train_samples", (1000, 2000, 5000, 10_000)),
     "rows of a batch": _numbers("batch_size", (100, 250, 500, 1000)),
     "steps": _numbers("max_iter", (500, 1000, 3000, 10_000)),
@@ -54,11 +68,10 @@ SETTINGS: Mapping[str, Mapping[str, Changes]] = {
         "Muon": (("optimizer", "muon"), ("learning_rate", 2e-3)),
     },
     "gamma, times that of a first coefficient": {
-        f"{n:g}": ()
-        if n == RELATIVE_GAMMA["random"]
-        else (("gamma", n), ("gamma_scale", "relative"))
-        for n in (10.0, 30.0, 100.0, 300.0)
+        f"{n:g}": _gamma(n) for n in (10.0, 30.0, 100.0, 300.0)
     },
+}
+READINGS: Axes = {
     "coefficients kept": _numbers("n_nonzero", (10, 30, 100, 1000)),
     "graph": {
         "|C| + |C|^T": (),
@@ -106,27 +119,43 @@ GAPS: Mapping[str, Recipe] = {
 
 def cell(dataset: str, changes: Changes = (), *, is_quick: bool) -> StudyCell:
     """Return SENet's defaults on a data set, with some settings changed."""
+    start = "alike" if dataset in FEW_ROWS else "random"
+    if changes == _gamma(RELATIVE_GAMMA[start]):
+        changes = ()
     if not is_quick:
         return StudyCell(dataset=dataset, changes=changes)
     return StudyCell(dataset=dataset, changes=changes + _QUICK, n_rows=_QUICK_ROWS)
 
 
 def cells(is_quick: bool) -> list[Cell]:
-    """Return the cells of seed 0."""
-    found: list[Cell] = [cell(name, is_quick=is_quick) for name in _shown(is_quick)]
+    """Return the cells of seed 0, those that share rows one after the other."""
+    found: list[Cell] = []
+    for dataset in _shown(is_quick):
+        base = cell(dataset, is_quick=is_quick)
+        found += [base, readings_cell(dataset, is_quick)]
+        found += [
+            cell(dataset, changes, is_quick=is_quick)
+            for what, values in _trainings(is_quick).items()
+            if dataset in _varied(what, is_quick)
+            for changes in values.values()
+        ]
+        if dataset in _images(is_quick):
+            features = _features(is_quick).values()
+            found += [replace(base, preparation=how) for how in features]
     found += [gap_cell(recipe, is_quick) for recipe in _gaps(is_quick).values()]
-    found += [
-        replace(cell(dataset, is_quick=is_quick), preparation=how)
-        for dataset in _varied(is_quick)
-        for how in (_features(is_quick).values() if dataset != "cifar10" else ())
-    ]
-    found += [
-        cell(dataset, changes, is_quick=is_quick)
-        for dataset in _varied(is_quick)
-        for values in _settings(is_quick).values()
-        for changes in values.values()
-    ]
     return list(dict.fromkeys(found))
+
+
+def readings_cell(dataset: str, is_quick: bool) -> ReadingsCell:
+    """Return the training with the defaults, clustered in every way tried."""
+    ways = [ways for values in _readings(is_quick).values() for ways in values.values()]
+    base = cell(dataset, is_quick=is_quick)
+    return ReadingsCell(
+        dataset=dataset,
+        changes=base.changes,
+        n_rows=base.n_rows,
+        readings=tuple(dict.fromkeys(ways)),
+    )
 
 
 def gap_cell(recipe: Recipe, is_quick: bool) -> GapCell:
@@ -161,51 +190,64 @@ def summarize(results: Results, is_quick: bool) -> Summary:
         ),
         _features_table(results, is_quick),
     ]
-    for name, values in _settings(is_quick).items():
+    for name, values in _trainings(is_quick).items():
         variants = {
-            value: [cell(d, changes, is_quick=is_quick) for d in _varied(is_quick)]
+            value: [
+                _Variant(cell(d, changes, is_quick=is_quick))
+                for d in _varied(name, is_quick)
+            ]
+            for value, changes in values.items()
+        }
+        tables.append(_variants_table(results, name, variants))
+    for name, values in _readings(is_quick).items():
+        variants = {
+            value: [
+                _Variant(readings_cell(d, is_quick), (in_words(changes),))
+                for d in _shown(is_quick)
+            ]
             for value, changes in values.items()
         }
         tables.append(_variants_table(results, name, variants))
     return Summary(tuple(tables), remarks=_REMARKS)
 
 
+class _Variant(NamedTuple):
+    """A cell, and where in its metrics the scores are."""
+
+    cell: StudyCell
+    path: tuple[str, ...] = ()
+
+
 def _features_table(results: Results, is_quick: bool) -> Table:
-    bases = [cell(d, is_quick=is_quick) for d in _varied(is_quick) if d != "cifar10"]
+    bases = [cell(d, is_quick=is_quick) for d in _images(is_quick)]
     variants = {
-        name: [replace(base, preparation=how) for base in bases]
+        name: [_Variant(replace(base, preparation=how)) for base in bases]
         for name, how in _features(is_quick).items()
     }
     return _variants_table(results, "features", variants)
 
 
 def _variants_table(
-    results: Results, what: str, variants: Mapping[str, list[StudyCell]]
+    results: Results, what: str, variants: Mapping[str, list[_Variant]]
 ) -> Table:
-    """Return ACC and NMI by variant, each on the same data sets."""
+    """Return ACC by variant, each on the same data sets."""
     rows: list[Row] = [
-        (name, *(figure for each in cells for figure in _pair(results, each)))
-        for name, cells in variants.items()
+        (
+            name,
+            *(Figure(results.metric(v.cell, *v.path, "accuracy")) for v in several),
+        )
+        for name, several in variants.items()
     ]
     shown = next(iter(variants.values()))
-    headings = [f"{DATASETS[c.dataset]} {score}" for c in shown for score in _PAIR]
+    headings = [f"{DATASETS[variant.cell.dataset]} ACC" for variant in shown]
     return Table(what.capitalize(), (what, *headings), tuple(rows))
-
-
-_PAIR = ("ACC", "NMI")
-
-
-def _pair(results: Results, chosen: StudyCell) -> tuple[Figure, Figure]:
-    return (
-        Figure(results.metric(chosen, "accuracy")),
-        Figure(results.metric(chosen, "normalized_mutual_info")),
-    )
 
 
 def _scores(results: Results, chosen: StudyCell) -> tuple[Figure, ...]:
     errors = results.metric(chosen, "sre")
     return (
-        *_pair(results, chosen),
+        Figure(results.metric(chosen, "accuracy")),
+        Figure(results.metric(chosen, "normalized_mutual_info")),
         Figure(results.metric(chosen, "adjusted_rand")),
         Figure(tuple(100 * error for error in errors), digits=1),
         Figure(results.metric(chosen, "seconds", "fit"), digits=1),
@@ -226,14 +268,25 @@ def _shown(is_quick: bool) -> tuple[str, ...]:
     return ("coil20",) if is_quick else tuple(DATASETS)
 
 
-def _varied(is_quick: bool) -> tuple[str, ...]:
-    return ("coil20",) if is_quick else VARIED
+def _images(is_quick: bool) -> tuple[str, ...]:
+    """Return the data sets that do not come as features."""
+    return tuple(name for name in _shown(is_quick) if name != "cifar10")
 
 
-def _settings(is_quick: bool) -> Mapping[str, Mapping[str, Changes]]:
+def _varied(what: str, is_quick: bool) -> tuple[str, ...]:
+    """Return the data sets on which a setting of training makes a difference."""
+    has_enough = what != "training rows"
+    return tuple(n for n in _shown(is_quick) if has_enough or n not in FEW_ROWS)
+
+
+def _trainings(is_quick: bool) -> Axes:
+    return {"optimiser": TRAININGS["optimiser"]} if is_quick else TRAININGS
+
+
+def _readings(is_quick: bool) -> Axes:
     if not is_quick:
-        return SETTINGS
-    return {name: SETTINGS[name] for name in ("eigenvectors", "number of clusters")}
+        return READINGS
+    return {name: READINGS[name] for name in ("eigenvectors", "number of clusters")}
 
 
 def _features(is_quick: bool) -> Mapping[str, Preparation]:

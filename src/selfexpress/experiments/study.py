@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 import numpy as np
@@ -82,11 +83,10 @@ class StudyCell(Cell):
 
     def label(self) -> str:
         """Say which cell this is."""
-        changed = ",".join(f"{name}:{value}" for name, value in self.changes)
         how = self.preparation
         return (
             f"dataset={self.dataset} rows={how.kind}-{how.projection}-"
-            f"{how.n_components} changes={changed or 'none'}"
+            f"{how.n_components} changes={in_words(self.changes)}"
         )
 
     def run(self, context: Context) -> Outcome:
@@ -94,26 +94,71 @@ class StudyCell(Cell):
         seconds: dict[str, float] = {}
         with stage(seconds, "features"):
             rows, truth = study_rows(self, context)
-        settings: dict[str, Any] = {"n_clusters": len(np.unique(truth))}
-        model = SENet(
-            **settings | dict(self.changes),
-            device=context.device,
-            random_state=self.seed,
-        ).fit(rows)
-        found = {
-            **label_scores(model.labels_, truth),
-            **graph_scores(
-                model.coefficients_,
-                model.affinity_matrix_,
-                truth[model.sample_indices_],
-            ),
-            "n_clusters": len(np.unique(model.labels_)),
-            "objective": float(model.history_["objective"][-50:].mean()),
-            "n_iter": model.n_iter_,
-            "settings": dict(model.settings_),
-        }
-        seconds |= model.timings_
-        return Outcome(found, seconds | {"fit": sum(model.timings_.values())})
+        model = self._model(context, truth).set_params(**dict(self.changes)).fit(rows)
+        seconds |= model.timings_ | {"fit": sum(model.timings_.values())}
+        return Outcome(_found(model, truth), seconds)
+
+    def _model(self, context: Context, truth: NDArray[np.int64]) -> SENet:
+        n_clusters = len(np.unique(truth))
+        return SENet(n_clusters, device=context.device, random_state=self.seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadingsCell(StudyCell):
+    """One training, and its coefficients clustered in several ways.
+
+    What differs between two of them is the clustering alone.
+
+    Attributes
+    ----------
+    readings : tuple of tuple of (str, value)
+        For each way, arguments of :class:`~selfexpress.SENet` that do not enter
+        training; one that does is an error.
+    """
+
+    task: ClassVar[str] = "readings"
+    readings: tuple[Changes, ...]
+
+    @property
+    def is_timed(self) -> bool:
+        """Never: it is run for its scores."""
+        return False
+
+    def run(self, context: Context) -> Outcome:
+        """Train in the first fit, take the training up in the others, score each."""
+        seconds: dict[str, float] = {}
+        with stage(seconds, "features"):
+            rows, truth = study_rows(self, context)
+        found = {}
+        with TemporaryDirectory() as folder:
+            for reading in self.readings:
+                changes = dict(self.changes + reading)
+                model = self._model(context, truth).set_params(checkpoint=folder)
+                model.set_params(**changes).fit(rows)
+                found[in_words(reading)] = _found(model, truth)
+                for name, passed in model.timings_.items():
+                    seconds[name] = seconds.get(name, 0.0) + passed
+        return Outcome(found, seconds)
+
+
+def in_words(changes: Changes) -> str:
+    """Return changes in one line; those of a reading name its scores in the record."""
+    return ",".join(f"{name}:{value}" for name, value in changes) or "none"
+
+
+def _found(model: SENet, truth: NDArray[np.int64]) -> dict[str, Any]:
+    return {
+        **label_scores(model.labels_, truth),
+        **graph_scores(
+            model.coefficients_,
+            model.affinity_matrix_,
+            truth[model.sample_indices_],
+        ),
+        "n_clusters": len(np.unique(model.labels_)),
+        "objective": float(model.history_["objective"][-50:].mean()),
+        "n_iter": model.n_iter_,
+        "settings": dict(model.settings_),
+    }
 
 
 def study_rows(cell: StudyCell, context: Context) -> tuple[Tensor, NDArray[np.int64]]:

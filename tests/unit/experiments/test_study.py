@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -11,14 +12,17 @@ from toy_images import PRESET, toy_context
 
 from selfexpress import SENet
 from selfexpress.experiments import beyond
-from selfexpress.experiments.cells import Context
+from selfexpress.experiments.cells import Context, run_cell
 from selfexpress.experiments.runner import Results, run_cells
 from selfexpress.experiments.study import (
     GapCell,
     Preparation,
+    ReadingsCell,
     StudyCell,
+    in_words,
     study_rows,
 )
+from selfexpress.training import loop
 
 
 def test_more_training_comes_nearer_to_the_optimum(tmp_path, seed):
@@ -36,7 +40,7 @@ def test_more_training_comes_nearer_to_the_optimum(tmp_path, seed):
 
 def test_every_change_is_an_argument_of_senet():
     known = SENet().get_params()
-    for values in beyond.SETTINGS.values():
+    for values in (beyond.TRAININGS | beyond.READINGS).values():
         for changes in values.values():
             assert {name for name, _ in changes} <= known.keys()
             SENet(**dict(changes))
@@ -73,12 +77,51 @@ def test_rows_are_prepared_as_said(data_folder, tmp_path):
     assert len(np.unique(truth)) > 1
 
 
+SMALL = (("max_iter", 30), ("hidden_sizes", (32,)), ("n_embedding", 32))
+
+
 def test_a_cell_is_scored_and_recorded(data_folder, tmp_path, seed):
-    changes = (("max_iter", 30), ("hidden_sizes", (32,)), ("n_embedding", 32))
-    cell = StudyCell(dataset="orl", changes=changes, n_rows=120, seed=seed)
+    cell = StudyCell(dataset="orl", changes=SMALL, n_rows=120, seed=seed)
     results = Results(tmp_path)
     progress = run_cells([cell], results, Context(torch.device("cpu"), tmp_path))
     assert progress.n_failed == 0
     (accuracy,) = results.metric(cell, "accuracy")
     assert 0 < accuracy <= 1
     assert results.of(cell)[0]["metrics"]["settings"]["max_iter"] == 30
+
+
+def test_readings_of_a_training_are_fits_of_their_own(
+    data_folder, tmp_path, seed, monkeypatch
+):
+    """Only the first of them trains, and none differs from a fit that does."""
+    context = Context(torch.device("cpu"), tmp_path)
+    ways = ((), (("n_nonzero", 5),), (("n_clusters", "auto"),))
+    steps = []
+    advance = loop._Steps.advance
+
+    def counted(self, state, callbacks):
+        advance(self, state, callbacks)
+        steps.append(state.step)
+
+    monkeypatch.setattr(loop._Steps, "advance", counted)
+    base = StudyCell(dataset="orl", changes=SMALL, n_rows=120, seed=seed)
+    cell = ReadingsCell(
+        dataset="orl", changes=SMALL, n_rows=120, seed=seed, readings=ways
+    )
+    found = run_cell(cell, context)["metrics"]
+    assert steps[-1] == 30
+    n_calls = len(steps)
+    for way in ways:
+        alone = run_cell(replace(base, changes=SMALL + way), context)["metrics"]
+        assert found[in_words(way)] == alone
+    assert len(steps) == n_calls * (1 + len(ways))
+    assert len({json.dumps(scores) for scores in found.values()}) == len(ways)
+
+
+def test_a_reading_that_enters_training_is_an_error(data_folder, tmp_path, seed):
+    ways = ((), (("gamma", 1e4),))
+    cell = ReadingsCell(
+        dataset="orl", changes=SMALL, n_rows=120, seed=seed, readings=ways
+    )
+    record = run_cell(cell, Context(torch.device("cpu"), tmp_path))
+    assert "differ in gamma" in record["error"]
