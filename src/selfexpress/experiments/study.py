@@ -75,7 +75,8 @@ class StudyCell(Cell):
     @property
     def is_timed(self) -> bool:
         """Timed with the first seed, where nothing is changed."""
-        return self.seed == 0 and not self.changes
+        is_default = not self.changes and self.preparation == Preparation()
+        return self.seed == 0 and is_default
 
     def selectable(self) -> dict[str, Any]:
         """Return the settings that ``--only`` may name, with those changed."""
