@@ -54,8 +54,12 @@ def build_affinity(
 
 def symmetrized(directed: sparse.csr_array) -> sparse.csr_array:
     """Return the mean of a graph and its transpose, without self loops."""
-    affinity = sparse.csr_array((directed + directed.T) / 2)
-    affinity.setdiag(0)
+    half = sparse.csr_array(
+        (directed.data / 2, directed.indices, directed.indptr), shape=directed.shape
+    )
+    affinity = half + half.T.tocsr()
+    if affinity.diagonal().any():
+        affinity.setdiag(0)
     affinity.eliminate_zeros()
     affinity.sort_indices()
     return affinity

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
+
+from selfexpress.ops.components import component_of_nodes
 
 # Of an average edge: the pieces stay what they are, and only their order of merging
 # is decided by the new edges.
@@ -29,8 +30,8 @@ def join_components(
         Of unit length; similar are rows with a large squared cosine.
     n_clusters : int
     """
-    n_components, component = connected_components(affinity, directed=False)
-    if n_components <= n_clusters:
+    component = component_of_nodes(affinity)
+    if component.max() < n_clusters:
         return affinity
     other, weight = _most_similar_elsewhere(rows, component)
     row = np.repeat(np.arange(len(rows)), other.shape[1])

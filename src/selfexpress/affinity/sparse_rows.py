@@ -95,9 +95,10 @@ def normalize_rows(coefficients: sparse.csr_array) -> sparse.csr_array:
     """Scale every row to unit l2 norm; empty rows stay empty."""
     matrix = sparse.csr_array(coefficients, dtype=np.float32, copy=True)
     matrix.eliminate_zeros()
-    lengths = np.diff(matrix.indptr)
-    row = np.repeat(np.arange(matrix.shape[0]), lengths)
-    squares = matrix.data.astype(np.float64) ** 2
-    norms = np.sqrt(np.bincount(row, weights=squares, minlength=matrix.shape[0]))
-    matrix.data /= norms[row].astype(np.float32)
+    squares = sparse.csr_array(
+        (np.square(matrix.data, dtype=np.float64), matrix.indices, matrix.indptr),
+        shape=matrix.shape,
+    )
+    norms = np.sqrt(squares.sum(axis=1)).astype(np.float32)
+    matrix.data /= np.repeat(norms, np.diff(matrix.indptr))
     return matrix

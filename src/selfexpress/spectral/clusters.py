@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from selfexpress.errors import DegenerateWarning
+from selfexpress.ops.components import component_of_nodes
 from selfexpress.spectral.counting import N_EIGENVECTORS, count_clusters
 from selfexpress.spectral.eigenvectors import (
     SMALLEST_EIGENVALUE,
@@ -114,7 +114,7 @@ def spectral_clusters(
     if isinstance(n_clusters, str):
         known = find_eigenvectors(min(N_EIGENVECTORS, affinity.shape[0]))
         n_clusters = count_clusters(affinity, *known, seed=seed, device=device)
-    n_components = int(connected_components(affinity, directed=False)[0])
+    n_components = 1 + int(component_of_nodes(affinity).max())
     if n_components > n_clusters:
         warnings.warn(
             f"The affinity graph should have at most n_clusters={n_clusters} connected "

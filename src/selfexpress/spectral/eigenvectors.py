@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import eigsh
 
+from selfexpress.ops.components import component_of_nodes
 from selfexpress.spectral.block_lanczos import block_lanczos
 
 # Below this an eigenvalue is 0 but for rounding.
@@ -40,7 +40,7 @@ def laplacian_eigenvectors(
     as often as there are components, and an iterative solver misses copies.
     """
     adjacency = normalized_adjacency(affinity)
-    component = connected_components(affinity, directed=False)[1]
+    component = component_of_nodes(affinity)
     sizes = np.bincount(component)
     largest_first = np.argsort(-sizes, kind="stable")
     # Each component of several nodes has one vector of eigenvalue 0, and any of them
