@@ -164,7 +164,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         Seconds by stage.
     settings_ : dict of str to object
         What "auto" became in this fit; ``fall_start``, the steps before the learning
-        rate fell, if ``schedule="adaptive"`` (not kept in a saved model).
+        rate fell, if ``schedule="adaptive"``. A saved model keeps part of it.
     smallest_gamma_ : SmallestGamma
         The gammas at which coefficients start to be non-zero on this data.
     n_iter_ : int
@@ -313,6 +313,8 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         self.labels_ = distributed.from_main(torch.from_numpy(self.labels_)).numpy()
         self.n_clusters_ = int(distributed.from_main(torch.tensor(self.n_clusters_)))
         self.settings_["n_clusters"] = self.n_clusters_
+        self.settings_["n_eigenvectors"] = len(self.eigenvalues_)
+        self.settings_["n_cluster_samples"] = len(index)
         self.sample_indices_ = index.numpy()
         with self._timed("references"):
             self.references_ = streaming.choose_references(

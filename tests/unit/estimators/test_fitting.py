@@ -149,3 +149,12 @@ def test_a_repeated_training_ends_by_its_own_rule(rows, seed, hopeless):
     expected = adaptive(seed, start="random").set_params(**settings).fit(rows)
     assert model.settings_ == expected.settings_
     assert model.n_iter_ == expected.n_iter_
+
+
+@pytest.mark.parametrize("n_eigenvectors", ["auto", None, 5])
+def test_the_model_says_what_the_clustering_used(rows, seed, n_eigenvectors):
+    settings = {"n_eigenvectors": n_eigenvectors, "n_cluster_samples": len(rows) - 9}
+    model = senet(seed, **settings).fit(rows)
+    expected = {"auto": model.embedding_.shape[1], None: model.n_clusters_, 5: 5}
+    assert model.settings_["n_eigenvectors"] == expected[n_eigenvectors]
+    assert model.settings_["n_cluster_samples"] == len(rows) - 9

@@ -337,8 +337,10 @@ class TestFiles:
         assert (loaded.predict_proba(data.X) == model.predict_proba(data.X)).all()
         assert (loaded.labels_ == model.labels_).all()
         assert loaded.n_features_in_ == 20
-        # What "auto" became is kept, but for what another device would choose anew.
-        decided = {**model.settings_, "algorithm": "auto", "precision": "auto"}
+        # What "auto" became is kept, but for what another device or graph would choose
+        # anew; a given number of eigenvectors would be used in another way.
+        anew = ("algorithm", "precision", "n_eigenvectors", "n_cluster_samples")
+        decided = model.settings_ | dict.fromkeys(anew, "auto")
         skipped = ("device", "random_state")
         for name, value in model.get_params().items():
             if name not in skipped:
