@@ -12,15 +12,13 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from scipy.sparse.csgraph import (
-    connected_components,
-    min_weight_full_bipartite_matching,
-)
+from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from torch import Tensor
 
 from selfexpress.errors import ConfigError, DataError
+from selfexpress.ops.components import component_of_nodes
 
 # Up to this size a dense eigenvalue solver is the faster one.
 _DENSE_SIZE = 400
@@ -214,7 +212,7 @@ def connectivity(affinity: ArrayLike | sparse.sparray, labels: ArrayLike) -> flo
 
 def _second_eigenvalue(weights: sparse.csr_array) -> float:
     """Return the second smallest eigenvalue of a graph's normalised Laplacian."""
-    if connected_components(weights, directed=False, return_labels=False) > 1:
+    if component_of_nodes(weights).any():
         return 0.0
     scale = 1 / np.sqrt(weights.sum(axis=1))  # (n,)
     n_points = len(scale)

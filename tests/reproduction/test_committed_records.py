@@ -11,14 +11,8 @@ from selfexpress.experiments.published import TABLE_3
 from selfexpress.experiments.records import checkout
 from selfexpress.experiments.runner import Results
 
-FOLDER = checkout() / "benchmarks" / "records" / "reproduction"
 # Largest gap of SENet to the optimum, by points of a subspace.
 GAPS = {20: 0.001, 100: 0.001, 200: 0.001, 1000: 0.015, 2000: 0.05}
-
-
-@pytest.fixture(scope="module")
-def results() -> Results:
-    return Results(FOLDER)
 
 
 def values(results: Results, cell, *path) -> tuple[float, ...]:

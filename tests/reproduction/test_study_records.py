@@ -15,11 +15,6 @@ RECORDS = checkout() / "benchmarks" / "records"
 N_SEEDS = 5
 
 
-@pytest.fixture(scope="module")
-def results() -> Results:
-    return Results(RECORDS / "reproduction")
-
-
 def newest(claim: str):
     """Return the results of a benchmark's newest record."""
     path = max(RECORDS.glob(f"{claim}_*.json"), key=lambda path: path.stem[-8:])

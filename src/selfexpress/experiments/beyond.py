@@ -148,7 +148,7 @@ def cells(is_quick: bool) -> list[Cell]:
 
 def readings_cell(dataset: str, is_quick: bool) -> ReadingsCell:
     """Return the training with the defaults, clustered in every way tried."""
-    ways = [ways for values in _readings(is_quick).values() for ways in values.values()]
+    ways = [way for values in _readings(is_quick).values() for way in values.values()]
     base = cell(dataset, is_quick=is_quick)
     return ReadingsCell(
         dataset=dataset,
@@ -190,24 +190,13 @@ def summarize(results: Results, is_quick: bool) -> Summary:
         ),
         _features_table(results, is_quick),
     ]
-    for name, values in _trainings(is_quick).items():
+    for what, values in {**_trainings(is_quick), **_readings(is_quick)}.items():
+        variant = _reading if what in READINGS else _training
         variants = {
-            value: [
-                _Variant(cell(d, changes, is_quick=is_quick))
-                for d in _varied(name, is_quick)
-            ]
+            value: [variant(d, changes, is_quick) for d in _varied(what, is_quick)]
             for value, changes in values.items()
         }
-        tables.append(_variants_table(results, name, variants))
-    for name, values in _readings(is_quick).items():
-        variants = {
-            value: [
-                _Variant(readings_cell(d, is_quick), (in_words(changes),))
-                for d in _shown(is_quick)
-            ]
-            for value, changes in values.items()
-        }
-        tables.append(_variants_table(results, name, variants))
+        tables.append(_variants_table(results, what, variants))
     tables.append(_counts_table(results, is_quick))
     return Summary(tuple(tables), remarks=_REMARKS)
 
@@ -217,6 +206,14 @@ class _Variant(NamedTuple):
 
     cell: StudyCell
     path: tuple[str, ...] = ()
+
+
+def _training(dataset: str, changes: Changes, is_quick: bool) -> _Variant:
+    return _Variant(cell(dataset, changes, is_quick=is_quick))
+
+
+def _reading(dataset: str, changes: Changes, is_quick: bool) -> _Variant:
+    return _Variant(readings_cell(dataset, is_quick), (in_words(changes),))
 
 
 def _features_table(results: Results, is_quick: bool) -> Table:
@@ -289,7 +286,7 @@ def _images(is_quick: bool) -> tuple[str, ...]:
 
 
 def _varied(what: str, is_quick: bool) -> tuple[str, ...]:
-    """Return the data sets on which a setting of training makes a difference."""
+    """Return the data sets on which a setting makes a difference."""
     has_enough = what != "training rows"
     return tuple(n for n in _shown(is_quick) if has_enough or n not in FEW_ROWS)
 

@@ -95,13 +95,17 @@ class StudyCell(Cell):
         seconds: dict[str, float] = {}
         with stage(seconds, "features"):
             rows, truth = study_rows(self, context)
-        model = self._model(context, truth).set_params(**dict(self.changes)).fit(rows)
+        model = self._model(context, truth, **dict(self.changes)).fit(rows)
         seconds |= model.timings_ | {"fit": sum(model.timings_.values())}
         return Outcome(_found(model, truth), seconds)
 
-    def _model(self, context: Context, truth: NDArray[np.int64]) -> SENet:
+    def _model(
+        self, context: Context, truth: NDArray[np.int64], **changes: Any
+    ) -> SENet:
         n_clusters = len(np.unique(truth))
-        return SENet(n_clusters, device=context.device, random_state=self.seed)
+        model = SENet(n_clusters, device=context.device, random_state=self.seed)
+        changed: SENet = model.set_params(**changes)
+        return changed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,8 +138,8 @@ class ReadingsCell(StudyCell):
         with TemporaryDirectory() as folder:
             for reading in self.readings:
                 changes = dict(self.changes + reading)
-                model = self._model(context, truth).set_params(checkpoint=folder)
-                model.set_params(**changes).fit(rows)
+                model = self._model(context, truth, checkpoint=folder, **changes)
+                model.fit(rows)
                 found[in_words(reading)] = _found(model, truth)
                 for name, passed in model.timings_.items():
                     seconds[name] = seconds.get(name, 0.0) + passed

@@ -110,8 +110,8 @@ _REMARKS = (
     "training part.",
     "The paper shows single runs, whose accuracy swings: on MNIST it falls from 500 to "
     "1,000 images, on Fashion-MNIST from 1,000 to 2,000 by more than a tenth. Wrong "
-    "edges, which no k-means comes after, are the steadier comparison. Why ours have "
-    "fewer we do not know; the paper's images may be drawn in another way.",
+    "edges, which no k-means comes after, are the steadier comparison. Why they differ "
+    "where they do we do not know; the paper's images may be drawn in another way.",
 )
 
 TABLE2 = Experiment(

@@ -27,9 +27,9 @@ def _is_in_one_piece(affinity: sparse.csr_array) -> bool:
     """Say whether a few steps from the first node reach all; False if not sure."""
     is_reached = np.zeros(affinity.shape[0], dtype=bool)
     is_reached[:1] = True
-    n_reached = 0
     for _ in range(_MOST_STEPS):
-        if n_reached == (n_reached := int(is_reached.sum())):
-            break
+        n_before = is_reached.sum()
         is_reached |= affinity @ is_reached.astype(affinity.dtype) > 0
+        if is_reached.sum() in (n_before, len(is_reached)):
+            break
     return bool(is_reached.all())

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from selfexpress import metrics
+from selfexpress.ops.components import component_of_nodes
 from selfexpress.report.record import (
     Array,
     Coefficients,
@@ -67,7 +67,7 @@ def weighted_counts(flat: Integers, weights: Floats, side: int) -> Floats:
 def measure_graph(affinity: sparse.csr_array, eigenvalues: Floats) -> GraphSummary:
     """Count edges, neighbours and connected components."""
     graph = sparse.csr_array(affinity)
-    component = connected_components(graph, directed=False)[1]
+    component = component_of_nodes(graph)
     sizes = np.sort(np.bincount(component))[::-1]
     degrees = np.diff(graph.indptr)
     return GraphSummary(

@@ -107,14 +107,19 @@ def spectral_clusters(
         If the graph has more connected components than ``n_clusters``, if clusters
         stay empty, or if "auto" finds no number that stands out.
     """
+    component = component_of_nodes(affinity)
     find_eigenvectors = partial(
-        laplacian_eigenvectors, affinity, seed=seed, device=device
+        laplacian_eigenvectors,
+        affinity,
+        seed=seed,
+        component=component,
+        device=device,
     )
     known = None
     if isinstance(n_clusters, str):
         known = find_eigenvectors(min(N_EIGENVECTORS, affinity.shape[0]))
         n_clusters = count_clusters(affinity, *known, seed=seed, device=device)
-    n_components = 1 + int(component_of_nodes(affinity).max())
+    n_components = 1 + int(component.max())
     if n_components > n_clusters:
         warnings.warn(
             f"The affinity graph should have at most n_clusters={n_clusters} connected "

@@ -29,6 +29,7 @@ def laplacian_eigenvectors(
     n_eigenvectors: int,
     *,
     seed: int,
+    component: NDArray[np.int32] | None = None,
     device: torch.device | str = "cpu",
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the smallest eigenvalues of the normalised Laplacian and their vectors.
@@ -37,10 +38,12 @@ def laplacian_eigenvectors(
     eigenvalue 1. Signs are fixed so that the entry of largest size is positive.
 
     Connected components are solved one by one. Together they would have eigenvalue 0
-    as often as there are components, and an iterative solver misses copies.
+    as often as there are components, and an iterative solver misses copies. They are
+    looked for if ``component``, that of each node, is not given.
     """
     adjacency = normalized_adjacency(affinity)
-    component = component_of_nodes(affinity)
+    if component is None:
+        component = component_of_nodes(affinity)
     sizes = np.bincount(component)
     largest_first = np.argsort(-sizes, kind="stable")
     # Each component of several nodes has one vector of eigenvalue 0, and any of them
