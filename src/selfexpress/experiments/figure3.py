@@ -26,8 +26,6 @@ from selfexpress.experiments.summary import (
 )
 
 DATASETS = ("mnist", "fashion-mnist", "cifar10", "ocr-letters")
-# The exact method beside SENet; ESC for the 26 letters, as in the paper.
-EXACT = {"mnist": "ensc", "fashion-mnist": "ensc", "cifar10": "ensc"}
 _HEADINGS = ("data", "trained on", "training s", "ACC", "NMI", "ARI", "wrong edges %")
 
 
@@ -55,7 +53,7 @@ def summarize(results: Results, is_quick: bool) -> Summary:
             for cell in _trained(dataset, is_quick)
         ]
         exact = _exact(dataset, is_quick)
-        rows.append((title, f"{exact.method}, solved", *_exact_figures(results, exact)))
+        rows.append((title, "EnSC, solved", *_exact_figures(results, exact)))
         panel = _panel(results, dataset, is_quick)
         if panel.lines:
             panels.append(panel)
@@ -73,8 +71,7 @@ def _trained(dataset: str, is_quick: bool) -> list[ImageCell]:
 
 
 def _exact(dataset: str, is_quick: bool) -> MethodCell:
-    method = EXACT.get(dataset, "esc")
-    return MethodCell(preset=preset_of(dataset, is_quick), method=method)
+    return MethodCell(preset=preset_of(dataset, is_quick), method="ensc")
 
 
 def _seconds(results: Results, cell: ImageCell, is_quick: bool) -> tuple[float, ...]:
@@ -118,17 +115,22 @@ def _panel(results: Results, dataset: str, is_quick: bool) -> Panel:
     seconds = results.metric(exact, "seconds", "coefficients")
     if seconds:
         point = (float(np.mean(seconds)), results.metric(exact, "accuracy"))
-        lines.append(line_of_points(exact.method, [point]))
+        lines.append(line_of_points("EnSC, solved", [point]))
     title = IMAGES[dataset].title
     return Panel(title, "seconds", "ACC", tuple(lines), log_x=True)
 
 
 _REMARKS = (
     "The paper shows this figure as pictures only. Seconds are those of the table of "
-    "times. Networks are trained on images of "
-    "the training part where there is one, and applied to all images. Letters are the "
-    "52,152 of the OCR set with the settings the paper has for EMNIST, which is not to "
-    "be had here: a stand-in, not a comparison.",
+    "times. Networks are trained on images of the training part where there is one, "
+    "and applied to all images. EnSC is solved for all images on the same GPU, with "
+    "the letters too, where the paper has ESC.",
+    "The paper's EnSC takes up to three hours; solved as it is here, time is not what "
+    "the network has over it at these sizes. It is that training does not grow with "
+    "the data the network is applied to, and that new images get a name.",
+    "Letters are the 52,152 of the OCR set with the settings the paper has for EMNIST, "
+    "which is not to be had here: a stand-in, not a comparison. Table 3 says why no "
+    "method tells them apart with these settings.",
 )
 
 FIGURE3 = Experiment(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from selfexpress.experiments.cells import Cell
 from selfexpress.experiments.images import (
     MethodCell,
+    TimingCell,
     preset_of,
     timing_cell,
     train_sizes,
@@ -70,10 +71,10 @@ def _machines(results: Results, is_quick: bool) -> str:
 
 _REMARKS = (
     "The paper's seconds are of a GeForce 1080Ti (EnSC of a Xeon E5-2630). Every step "
-    "takes the same time: seconds of training are those of 2,000 steps, multiplied up "
-    "to all of them. Inference is the coefficients of all images; graph and spectral "
-    "step, which the paper leaves out, are shown beside it. These stages are timed "
-    "with the network as it is after 2,000 steps.",
+    f"takes the same time: seconds of training are those of {TimingCell.n_steps:,} "
+    "steps, multiplied up to all of them. Inference is the coefficients of all images; "
+    "graph and spectral step, which the paper leaves out, are shown beside it. These "
+    f"stages are timed with the network as it is after {TimingCell.n_steps:,} steps.",
 )
 
 TIMES_EXPERIMENT = Experiment(

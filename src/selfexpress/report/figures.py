@@ -146,9 +146,21 @@ def _draw(axes: Axes, panel: PanelLike) -> None:
     axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
     axes.set_title(panel.title, fontsize=9)
     if panel.log_x:
-        axes.set_xscale("log")
+        _set_log_x(axes)
     if panel.log_y:
         axes.set_yscale("log")
     if panel.lines:
         axes.legend(fontsize=7, framealpha=0.5)  # what lies behind stays visible
     axes.grid(alpha=0.3)
+
+
+def _set_log_x(axes: Axes) -> None:
+    """Make x logarithmic, with few plain numbers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    axes.set_xscale("log")
+    first, last = axes.get_xlim()
+    parts = (1, 2, 5) if last < 100 * first else (1,)
+    axes.xaxis.set_major_locator(LogLocator(subs=parts))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
+    axes.xaxis.set_minor_locator(NullLocator())
