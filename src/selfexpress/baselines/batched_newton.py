@@ -64,7 +64,8 @@ def solve_batch(
         floor = max(least, FIRST_CURVATURE * 0.1**step) * scale[pending]
         start = solution[pending]
         solution[pending] = _newton(part.proximal(floor, start), start)
-        is_open = ~(part.violation(solution[pending]) <= part.tol)
+        found = solution[pending]
+        is_open = ~(part.violation(found, part.slopes(found)) <= part.tol)
         # Without a proximal term a problem is as good as Newton's method makes it.
         pending = pending[is_open & (floor > part.beta)]
         if len(pending) == 0:
@@ -97,65 +98,74 @@ class _Problem:
         """Return h - G c."""
         return self.linear - (self.gram @ c[..., None])[..., 0]
 
-    def violation(self, c: Tensor) -> Tensor:
+    def violation(self, c: Tensor, slopes: Tensor) -> Tensor:
         """Return the largest violation of the optimality conditions."""
-        slopes, alpha = self.slopes(c), self.alpha[:, None]
+        alpha = self.alpha[:, None]
         at_support = (slopes - alpha * c.sign() - self.beta[:, None] * c).abs()
         return torch.where(c != 0, at_support, slopes.abs() - alpha).amax(dim=1)
 
-    def objective(self, c: Tensor) -> Tensor:
-        smooth = -(c * (self.linear + self.slopes(c))).sum(dim=1) / 2
+    def objective(self, c: Tensor, slopes: Tensor) -> Tensor:
+        smooth = -(c * (self.linear + slopes)).sum(dim=1) / 2
         l2_norm = self.beta / 2 * c.square().sum(dim=1)
         return smooth + self.alpha * c.abs().sum(dim=1) + l2_norm
 
 
 def _newton(problem: _Problem, start: Tensor) -> Tensor:
     """Minimise every problem; the result is never worse than ``start``."""
-    best, best_value = start.clone(), problem.objective(start)
+    point, slopes = start, problem.slopes(start)
+    best, best_value = start.clone(), problem.objective(start, slopes)
     pending = torch.arange(len(start), device=start.device)
-    point = start
     for _ in range(MAX_NEWTON_STEPS):
-        slopes = problem.slopes(point)
         candidate = _minimise_piece(problem, slopes)
-        value = problem.objective(candidate)
+        there = problem.slopes(candidate)
+        value = problem.objective(candidate, there)
         # Written so that a failed factorisation, which gives NaN, stays open.
-        is_open = ~(problem.violation(candidate) <= problem.tol)
+        is_open = ~(problem.violation(candidate, there) <= problem.tol)
         is_better = (value < best_value[pending]) | ~is_open
         improved = pending[is_better]
         best[improved], best_value[improved] = candidate[is_better], value[is_better]
         if not is_open.any():
             break
-        point = _line_search(problem, point, candidate, slopes)
-        pending, point = pending[is_open], point[is_open]
+        step, change = candidate - point, there - slopes
+        length = _line_search(problem, point, slopes, step, change)
+        # Slopes are linear along the line: the matrix is not needed for them.
+        point, slopes = point + length * step, slopes + length * change
+        pending, point, slopes = pending[is_open], point[is_open], slopes[is_open]
         problem = problem.take(is_open.nonzero()[:, 0])
     return best
 
 
 def _minimise_piece(problem: _Problem, slopes: Tensor) -> Tensor:
     """Minimise over the coordinates and signs that the dual point calls active."""
-    sign = torch.where(slopes.abs() > problem.alpha[:, None], slopes.sign(), 0)
-    is_active = (sign != 0).to(slopes.dtype)
-    matrix = problem.gram * is_active[:, :, None] * is_active[:, None, :]
-    # Inactive coordinates get a unit diagonal and a zero target: they solve to 0.
+    is_active = slopes.abs() > problem.alpha[:, None]
+    # Active coordinates first, and no more places than some problem needs.
+    n_places = max(1, int(is_active.sum(dim=1).max()))
+    chosen = (~is_active).to(torch.uint8).argsort(dim=1, stable=True)[:, :n_places]
+    is_chosen = is_active.gather(1, chosen)
+    sign = torch.where(is_chosen, slopes.gather(1, chosen).sign(), 0)
+    rows = torch.arange(len(slopes), device=slopes.device)[:, None, None]
+    matrix = problem.gram[rows, chosen[:, :, None], chosen[:, None, :]]
+    matrix *= is_chosen[:, :, None] & is_chosen[:, None, :]
+    # Places left over get a unit diagonal and a zero target: they solve to 0.
     diagonal = matrix.diagonal(dim1=1, dim2=2)
-    diagonal += torch.where(sign != 0, problem.beta[:, None], 1)
-    target = is_active * problem.linear - problem.alpha[:, None] * sign
+    diagonal += torch.where(is_chosen, problem.beta[:, None], 1)
+    linear = torch.where(is_chosen, problem.linear.gather(1, chosen), 0)
+    target = linear - problem.alpha[:, None] * sign
     factor = torch.linalg.cholesky_ex(matrix).L
     half = torch.linalg.solve_triangular(factor, target[..., None], upper=False)
-    solution: Tensor = torch.linalg.solve_triangular(factor.mT, half, upper=True)
-    return solution[..., 0]
+    solution = torch.linalg.solve_triangular(factor.mT, half, upper=True)[..., 0]
+    return torch.zeros_like(slopes).scatter(1, chosen, solution)
 
 
 def _line_search(
-    problem: _Problem, point: Tensor, candidate: Tensor, slopes: Tensor
+    problem: _Problem, point: Tensor, slopes: Tensor, step: Tensor, change: Tensor
 ) -> Tensor:
-    """Minimise the dual objective between two points; it is convex along the line.
+    """Return how far to go to minimise the dual objective, which is convex, (B, 1).
 
     A dual point is kept as coefficients c with residual x - X c; its objective is
-    ``c^T G c / 2 + |soft(h - G c, alpha)|^2 / (2 beta)`` up to a constant.
+    ``c^T G c / 2 + |soft(h - G c, alpha)|^2 / (2 beta)`` up to a constant. ``change``
+    is that of the slopes by a whole step, -G step.
     """
-    step = candidate - point
-    change = problem.slopes(candidate) - slopes  # -G step
     start = (point * change).sum(dim=1, keepdim=True)
     curve = (step * change).sum(dim=1, keepdim=True)
 
@@ -173,4 +183,4 @@ def _line_search(
         size /= N_CUTS
         is_before = derivative(low + size * parts) <= 0
         low = low + size * is_before.sum(dim=1, keepdim=True)
-    return point + torch.where(is_full, torch.ones_like(low), low) * step
+    return torch.where(is_full, torch.ones_like(low), low)

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from selfexpress.baselines.compiled import has_numba
 from selfexpress.baselines.ensc import dictionary_expression
 from selfexpress.baselines.precision import exact_products
 from selfexpress.baselines.problem import ElasticNetConfig, Expression, Progress
@@ -106,6 +107,9 @@ def farthest_first(
         The exemplar to start from.
     progress : callable, optional
     """
+    if has_numba():
+        # One small step after the other keeps a GPU waiting, and a processor busy.
+        rows = rows.cpu()
     with exact_products():
         costs = _Costs(rows, n_exemplars, config, first)
         for n_chosen in range(1, n_exemplars):
