@@ -22,7 +22,7 @@ SMALL = Recipe(
     affinity="symmetric",
     n_init=2,
 )
-PRESET = ImagePreset("toy", "Toy", n_clusters=3, recipe=SMALL, n_train=60, n_first=90)
+PRESET = ImagePreset("toy", "Toy", n_clusters=3, recipe=SMALL, n_first=90)
 
 
 def toy_context(folder: Path, seed: int) -> Context:

@@ -42,7 +42,7 @@ def test_table_1_comes_near_the_optimum_and_never_below_it(n_samples, results):
 
 
 # Not reached: see the page for why. Strict, so that reaching it shows.
-BELOW = pytest.mark.xfail(strict=True, reason="three seeds give 0.60")
+BELOW = pytest.mark.xfail(strict=True, reason="no number of training images does")
 
 
 @pytest.mark.parametrize(

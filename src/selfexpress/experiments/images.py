@@ -314,13 +314,12 @@ def preset_of(dataset: str, is_quick: bool) -> ImagePreset:
     return presets.quick(preset) if is_quick else preset
 
 
-def senet_cell(dataset: str, n_train: int | None, is_quick: bool) -> ImageCell:
+def senet_cell(dataset: str, n_train: int, is_quick: bool) -> ImageCell:
     """Return SENet's cell on a data set with the paper's settings.
 
     With 2,000 training images the cell also has the learning curves in it.
     """
     preset = preset_of(dataset, is_quick)
-    n_train = preset.n_train if n_train is None else n_train
     cell = ImageCell(preset=preset, n_train=n_train)
     if n_train != curve_size(is_quick):
         return cell
