@@ -169,7 +169,8 @@ _REMARKS = (
     "and spectral step are the paper's. SSC-OMP does not: the paper states neither its "
     "number of entries, here ten, the default of its authors, nor its graph, here "
     "|C| + |C|^T; its solver is tested against a literal one. Nor does the paper state "
-    "the graph of spectral clustering.",
+    "the graph of spectral clustering, or the weight and the graph of ESC, here "
+    "SENet's.",
     "On Fashion-MNIST the graph has as few wrong edges as the paper's (Table 2), but "
     "what 15 eigenvectors and k-means make of it swings by a tenth from seed to seed, "
     "and between all images and the test images of one network. The paper shows one "
