@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from selfexpress.cli.reproduction_page import write_page
+from selfexpress.errors import ConfigError
 from selfexpress.estimators.base import resolve_device
 from selfexpress.experiments.catalogue import EXPERIMENTS, cells_of, experiments
 from selfexpress.experiments.cells import Cell, Context
@@ -52,7 +53,7 @@ def reproduce(
     ] = 1,
     time_limit: Annotated[
         float | None,
-        typer.Option(help="Seconds; start no cell that could end later."),
+        typer.Option(min=0, help="Seconds; start no cell that could end later."),
     ] = None,
     show: Annotated[
         bool, typer.Option("--show", help="Run nothing; show what the records say.")
@@ -71,12 +72,17 @@ def reproduce(
     """Run experiments of the paper and print its figures beside ours.
 
     A finished cell (a setting with a seed) is recorded at once and never run again:
-    an interrupted run goes on where it stopped.
+    an interrupted run goes on where it stopped. Cells that failed are tried again.
 
     Example: selfexpress reproduce table1 --only n_samples=20,100
     """
     results = Results(records or default_records(quick))
     if document is not None:
+        if names or quick:
+            raise ConfigError(
+                "--document must stand without experiments and --quick, as the page "
+                "has all full ones. Leave them out."
+            )
         write_page(document, results)
         return
     if not names:
@@ -88,6 +94,7 @@ def reproduce(
     if plan:
         _print_plan(cells, results)
         return
+    n_failed = 0
     if not show:
         context = Context(resolve_device(device), cache or default_cache())
         progress = run_cells(
@@ -99,8 +106,11 @@ def reproduce(
             announce=_announce(),
         )
         _announce()(_report(progress, results))
+        n_failed = progress.n_failed
     summaries = {e.name: e.summarize(results, quick) for e in chosen}
     _print(chosen, summaries, as_json=as_json, quick=quick)
+    if n_failed:
+        raise typer.Exit(1)
 
 
 def _print(

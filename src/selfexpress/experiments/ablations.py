@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
+import numpy as np
+
 from selfexpress.experiments.cells import Cell
 from selfexpress.experiments.images import ImageCell, curve_size, preset_of, senet_cell
 from selfexpress.experiments.presets import BATCH_SIZES, DEPTHS, WIDTHS, Recipe
@@ -105,11 +107,25 @@ def _experiment(
             )
             rows.append((value, *figures, *on_training_images))
         headings = (heading, *_SCORES.values(), "SRE, training images", "L a row")
-        table = Table(heading, headings, tuple(rows))
+        table = Table(heading, headings, tuple(rows), _best(rows))
         plots = _plots(name, heading, grid(is_quick), results) if is_plotted else ()
         return Summary((table,), plots, (_SETTING, remark))
 
     return Experiment(f"ablation-{name}", f"{title} (CIFAR-10)", cells, summarize)
+
+
+def _best(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Say which value of the setting is best in accuracy and in the objective."""
+    means = {
+        str(row[0]): (float(np.mean(row[1].ours)), float(np.mean(row[-1].ours)))
+        for row in rows
+        if isinstance(row[1], Figure) and isinstance(row[-1], Figure) and row[1].ours
+    }
+    if not means:
+        return ()
+    accurate = max(means, key=lambda value: means[value][0])
+    lowest = min(means, key=lambda value: means[value][1])
+    return (f"Ours: highest ACC: {accurate}; lowest L a row: {lowest}.",)
 
 
 def last_objectives(results: Results, cell: ImageCell) -> tuple[float, ...]:
@@ -157,9 +173,10 @@ ABLATIONS = (
         },
         remark="Without it the threshold is held at 0 through the whole training. On "
         "the training images, what the network is trained for, the threshold helps: L "
-        "and SRE are lower. On all images the 1,000 largest of 60,000 coefficients a "
-        "row are kept either way, which leaves it little to do; the paper finds a "
-        "large difference in ACC on its features.",
+        "and SRE are lower. On all images the paper finds a large difference in ACC on "
+        "its features; ours show none. Our guess: the 1,000 largest of 60,000 "
+        "coefficients a row are kept either way, which leaves the threshold little to "
+        "do where features are as good as these.",
     ),
     _experiment(
         "depth",
@@ -167,7 +184,9 @@ ABLATIONS = (
         _depth,
         title="Number of hidden layers",
         published={str(depth): row for depth, row in ABLATION_DEPTH.items()},
-        remark="Every layer has 1,024 units. The paper's figures are of 5 trials.",
+        remark="Every layer has 1,024 units. The paper's figures are of 5 trials; it "
+        "finds three layers best. On our features more layers come nearer to the "
+        "optimum of the training images, and ACC of all images does not follow.",
     ),
     _experiment(
         "width",
@@ -176,7 +195,8 @@ ABLATIONS = (
         title="Width of the network",
         is_plotted=True,
         remark="Width of hidden and output layers. The paper shows a picture only and "
-        "finds that wider is better.",
+        "finds that wider is better. Ours agree in L; ACC rises at first and then does "
+        "not follow.",
     ),
     _experiment(
         "batch",
@@ -184,6 +204,8 @@ ABLATIONS = (
         _batch,
         title="Size of a batch",
         is_plotted=True,
-        remark="The paper shows a picture only and finds a size of about 100 best.",
+        remark="The paper shows a picture only and finds a size of about 100 best. On "
+        "our features larger batches lower L, as each step sees more; ACC moves by "
+        "little more than its deviation over seeds.",
     ),
 )

@@ -46,10 +46,10 @@ def experiments(names: list[str]) -> list[Experiment]:
     ConfigError
         If there is no such experiment.
     """
-    if "all" in names:
-        return list(EXPERIMENTS.values())
     for name in names:
         require_choice("experiment", name, ("all", *EXPERIMENTS))
+    if "all" in names:
+        return list(EXPERIMENTS.values())
     return [EXPERIMENTS[name] for name in dict.fromkeys(names)]
 
 

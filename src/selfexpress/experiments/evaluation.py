@@ -29,7 +29,7 @@ from selfexpress.training.callbacks import Callback, TrainState
 
 Array = NDArray[Any]
 
-_MOST_EDGES = 20_000_000
+MOST_EDGES = 20_000_000
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def graph_scores(
     the same in less time.
     """
     found = {"sre": metrics.subspace_preserving_error(coefficients, truth)}
-    if affinity.nnz <= _MOST_EDGES:
+    if affinity.nnz <= MOST_EDGES:
         found["wrong_edges"] = metrics.graph_error(affinity, truth)
     return found
 

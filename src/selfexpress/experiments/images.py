@@ -285,8 +285,8 @@ def method_settings(method: str, preset: ImagePreset) -> dict[str, Any]:
 
     EnSC has the gamma, l1_ratio, graph and spectral step of SENet, as in the paper;
     ESC the same graph and spectral step with 300 exemplars, the number the paper
-    states; SSC-OMP its own |C| + |C|^T. k-means and spectral clustering are left as
-    they are.
+    states for EMNIST; SSC-OMP its own |C| + |C|^T. k-means and spectral clustering
+    are left as they are.
     """
     recipe = preset.recipe
     spectral = {"n_eigenvectors": recipe.n_eigenvectors, "n_init": recipe.n_init}
@@ -301,7 +301,7 @@ def method_settings(method: str, preset: ImagePreset) -> dict[str, Any]:
             **penalty,
             "l1_ratio": 1.0,
             "n_exemplars": 300,
-            "n_neighbors": recipe.n_neighbors,
+            **graph,
             **spectral,
         },
     }

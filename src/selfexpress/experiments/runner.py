@@ -70,8 +70,8 @@ class Results:
         return [by_seed[seed] for seed in sorted(by_seed)]
 
     def has(self, cell: Cell) -> bool:
-        """Return whether a cell has been run, successfully or not."""
-        return any(record["seed"] == cell.seed for record in self.all_of(cell))
+        """Return whether a cell has been run; one that failed is run again."""
+        return any(record["seed"] == cell.seed for record in self.of(cell))
 
     def metric(self, cell: Cell, *path: str) -> tuple[float, ...]:
         """Return one figure of every seed, found by its path in the metrics.

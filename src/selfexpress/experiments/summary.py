@@ -55,9 +55,10 @@ class Figure:
         """Return whether the paper's value is no likely draw of ours.
 
         It counts as one draw: beyond three standard deviations of ours, and more than
-        the last decimal shown. A mark says that the paper's value is wrong.
+        the last decimal shown. Fewer than three seeds tell too little of a deviation.
+        A mark says that the paper's value is wrong.
         """
-        if len(self.ours) < 2 or self.paper is None or self.mark:
+        if len(self.ours) < 3 or self.paper is None or self.mark:
             return False
         spread = 3 * float(np.std(self.ours, ddof=1))
         return abs(self.difference()) > max(spread, 10.0**-self.digits)

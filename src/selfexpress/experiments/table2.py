@@ -101,9 +101,9 @@ def _percent(
 
 _REMARKS = (
     "The paper's column is named SRE, the share of |C| on wrong classes. Its figures "
-    "do not fit SRE of C, not even of the exact optimum, but fit the share of wrong "
-    "edges of the 3-nearest-neighbour graph: they stand beside that column here, and "
-    "SRE of C is shown as well.",
+    "are far from SRE of C, also from that of the exact optimum, and near the share of "
+    "wrong edges of the 3-nearest-neighbour graph: they stand beside that column here, "
+    "and SRE of C is shown as well.",
     "`predict` names the test images by the clustered training images and does not "
     "cluster again; the paper has no such figure.",
     "One network serves this table and Figure 3: it is trained on images of the "

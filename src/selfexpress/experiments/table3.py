@@ -149,9 +149,9 @@ def _notes(results: Results, dataset: str, is_quick: bool) -> tuple[str, ...]:
         return (
             "52,152 lower-case letters of 26 classes, 16 x 8 pixels. Not EMNIST: a "
             "stand-in for the 26-letter task with the settings the paper has for it. "
-            "They do not suit it: graphs of 3 nearest neighbours fall into more pieces "
-            "than there are clusters, nearly all letters in one and a few in each of "
-            "the others, so that 26 eigenvectors tell pieces apart and not letters. "
+            "They do not suit it: graphs of coefficients fall into more pieces than "
+            "there are clusters, nearly all letters in one and a few in each of the "
+            "others, so that 26 eigenvectors tell pieces apart and not letters. "
             "`beyond` has the letters with our own settings.",
         )
     return ()
@@ -163,8 +163,8 @@ _REMARKS = (
     "it is 2,000 here, as in the paper's ablations, which repeat its row of this "
     "table; on the others 20,000, the most in Figure 3. Rows with a number are the "
     "other networks of that figure. EnSC has SENet's gamma, lambda, graph and spectral "
-    "step; ESC has 300 exemplars; k-means is scikit-learn's, spectral clustering that "
-    "of its 10-nearest-neighbour graph.",
+    "step; ESC has 300 exemplars, the paper's number for EMNIST; k-means is "
+    "scikit-learn's, spectral clustering that of its 10-nearest-neighbour graph.",
     "EnSC agrees with the paper on MNIST and Fashion-MNIST, so that features, graph "
     "and spectral step are the paper's. SSC-OMP does not: the paper states neither its "
     "number of entries, here ten, the default of its authors, nor its graph, here "

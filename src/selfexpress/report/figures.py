@@ -147,6 +147,9 @@ def _draw(axes: Axes, panel: PanelLike) -> None:
     axes.set_title(panel.title, fontsize=9)
     if panel.log_x:
         _set_log_x(axes)
+    else:
+        axes.locator_params(axis="x", nbins=4)
+        axes.xaxis.set_major_formatter("{x:,.12g}")
     if panel.log_y:
         axes.set_yscale("log")
     if panel.lines:
@@ -156,11 +159,11 @@ def _draw(axes: Axes, panel: PanelLike) -> None:
 
 def _set_log_x(axes: Axes) -> None:
     """Make x logarithmic, with few plain numbers."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+    from matplotlib.ticker import LogLocator, NullLocator
 
     axes.set_xscale("log")
     first, last = axes.get_xlim()
     parts = (1, 2, 5) if last < 100 * first else (1,)
     axes.xaxis.set_major_locator(LogLocator(subs=parts))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
+    axes.xaxis.set_major_formatter("{x:,.12g}")
     axes.xaxis.set_minor_locator(NullLocator())

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from selfexpress import cli
+from selfexpress.errors import DataError
 from selfexpress.experiments import __main__ as experiments_main
 from selfexpress.experiments import figure2, table1, table3
 from selfexpress.experiments.catalogue import EXPERIMENTS
@@ -96,6 +97,22 @@ def test_the_page_is_made_from_the_records(call, tiny, tmp_path):
     assert picture.startswith(b"\x89PNG")
 
 
+def test_a_cell_that_fails_shows_in_the_exit_code(call, tiny, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise DataError("Nothing is at hand.")
+
+    options = ("--records", tmp_path, "--device", "cpu", "--seeds", 1)
+    with monkeypatch.context() as broken:
+        broken.setattr(figure2.CurveCell, "run", refuse)
+        code, out, err = call("reproduce", "figure2", *options)
+    assert code == 1
+    assert "1 failed" in err
+    assert "training half" in out
+    code, _, err = call("reproduce", "figure2", *options)
+    assert code == 0
+    assert "1 cells run, 0 were finished before" in err
+
+
 def test_experiments_and_benchmarks_are_listed(call):
     code, out, _ = call("reproduce")
     assert code == 0
@@ -110,6 +127,10 @@ def test_experiments_and_benchmarks_are_listed(call):
     ("arguments", "message"),
     [
         (("reproduce", "table9"), "experiment must be one of 'all', 'figure2'"),
+        (("reproduce", "all", "table9"), "experiment must be one of"),
+        (("reproduce", "table1", "--document", "page.md"), "without experiments"),
+        (("reproduce", "--quick", "--document", "page.md"), "without experiments"),
+        (("reproduce", "--records", "none", "--document", "page.md"), "hold records"),
         (("reproduce", "table1", "--only", "n_sample=3"), "name a setting"),
         (("reproduce", "table1", "--only", "n_samples=3"), "leaves none"),
         (("reproduce", "table1", "--device", "tpu"), "device must"),

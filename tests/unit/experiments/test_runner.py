@@ -89,7 +89,7 @@ def test_the_same_cell_listed_twice_runs_once(tmp_path, context):
     assert RUNS == [(2, 0)]
 
 
-def test_an_error_is_a_result_and_does_not_stop_the_run(tmp_path, context):
+def test_an_error_is_recorded_and_tried_again(tmp_path, context, monkeypatch):
     cells = [Square(number=13), Square(number=5)]
     lines: list[str] = []
     results = Results(tmp_path)
@@ -98,6 +98,12 @@ def test_an_error_is_a_result_and_does_not_stop_the_run(tmp_path, context):
     assert "failed: 13 is refused." in lines[0]
     assert results.of(Square(number=13)) == []
     assert results.all_of(Square(number=13))[0]["error"] == "13 is refused."
+    monkeypatch.setattr(
+        Square, "run", lambda *_: Outcome({"part": {"square": 169}}, {})
+    )
+    again = Results(tmp_path)
+    assert run_cells(cells, again, context).n_run == 1
+    assert again.metric(Square(number=13), "part", "square") == (169,)
     assert run_cells(cells, Results(tmp_path), context).n_run == 0
 
 

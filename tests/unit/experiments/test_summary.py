@@ -48,9 +48,9 @@ def test_curves_are_averaged_over_seeds():
 
 
 def test_what_seeds_do_not_explain_is_named():
-    near, far = Figure((0.5, 0.7), 0.65), Figure((0.50, 0.52), 0.65)
-    slip, once = Figure((0.50, 0.52), 0.65, mark="†"), Figure((0.5,), 0.65)
-    row = ("20", "SENet", near, far, slip, once, Figure((0.5, 0.5)))
+    near, far = Figure((0.5, 0.6, 0.7), 0.65), Figure((0.50, 0.51, 0.52), 0.65)
+    slip, twice = Figure(far.ours, 0.65, mark="†"), Figure((0.50, 0.52), 0.65)
+    row = ("20", "SENet", near, far, slip, twice, Figure((0.5, 0.5, 0.5)))
     headings = ("N_i", "method", "a", "b", "c", "d", "e")
     table = Table("t", headings, (row,))
     assert table.differences() == ["20 SENet, b: -0.140"]
