@@ -107,25 +107,27 @@ def _experiment(
             )
             rows.append((value, *figures, *on_training_images))
         headings = (heading, *_SCORES.values(), "SRE, training images", "L a row")
-        table = Table(heading, headings, tuple(rows), _best(rows))
+        table = Table(heading, headings, tuple(rows), _best(results, grid(is_quick)))
         plots = _plots(name, heading, grid(is_quick), results) if is_plotted else ()
         return Summary((table,), plots, (_SETTING, remark))
 
     return Experiment(f"ablation-{name}", f"{title} (CIFAR-10)", cells, summarize)
 
 
-def _best(rows: Sequence[Row]) -> tuple[str, ...]:
+def _best(results: Results, grid: Mapping[str, ImageCell]) -> tuple[str, ...]:
     """Say which value of the setting is best in accuracy and in the objective."""
-    means = {
-        str(row[0]): (float(np.mean(row[1].ours)), float(np.mean(row[-1].ours)))
-        for row in rows
-        if isinstance(row[1], Figure) and isinstance(row[-1], Figure) and row[1].ours
-    }
-    if not means:
+
+    def accuracy(value: str) -> float:
+        return float(np.mean(results.metric(grid[value], "full", "accuracy")))
+
+    def objective(value: str) -> float:
+        return float(np.mean(last_objectives(results, grid[value])))
+
+    run = [value for value, cell in grid.items() if results.of(cell)]
+    if not run:
         return ()
-    accurate = max(means, key=lambda value: means[value][0])
-    lowest = min(means, key=lambda value: means[value][1])
-    return (f"Ours: highest ACC: {accurate}; lowest L a row: {lowest}.",)
+    highest, lowest = max(run, key=accuracy), min(run, key=objective)
+    return (f"Ours: highest ACC: {highest}; lowest L a row: {lowest}.",)
 
 
 def last_objectives(results: Results, cell: ImageCell) -> tuple[float, ...]:

@@ -7,11 +7,9 @@ from selfexpress.experiments.presets import FIRST_EXPERIMENT, quick_recipe
 from selfexpress.experiments.published import FIGURE_2
 from selfexpress.experiments.runner import Experiment, Results
 from selfexpress.experiments.summary import Figure, Plot, Row, Summary, Table
-from selfexpress.experiments.synthetic import CurveCell, unpack_picture
+from selfexpress.experiments.synthetic import HALVES, CurveCell, unpack_picture
 
 STEPS = (100, 300, 500)
-
-_HALVES = {"train": "training half", "unseen": "unseen half"}
 
 
 def cell(is_quick: bool) -> CurveCell:
@@ -32,7 +30,7 @@ def summarize(results: Results, is_quick: bool) -> Summary:
     """Compare SRE with the figure's captions and show the pictures."""
     records = results.of(cell(is_quick))
     rows: list[Row] = []
-    for half, name in _HALVES.items():
+    for half, name in HALVES.items():
         figures = [
             Figure(
                 tuple(
@@ -57,7 +55,7 @@ def summarize(results: Results, is_quick: bool) -> Summary:
             f"{name}, step {look['step']}, SRE {100 * look[half]['sre']:.0f} %",
             unpack_picture(look[half]["picture"]),
         )
-        for half, name in _HALVES.items()
+        for half, name in HALVES.items()
         for record in records
         for look in record["metrics"]["curve"]
         if "picture" in look[half]

@@ -9,7 +9,7 @@ from selfexpress.experiments.evaluation import MOST_EDGES
 from selfexpress.experiments.images import (
     ImageCell,
     MethodCell,
-    preset_of,
+    ensc_cell,
     senet_cell,
     timing_cell,
     train_sizes,
@@ -38,7 +38,7 @@ def cells(is_quick: bool) -> list[Cell]:
         for cell in (
             *_trained(dataset, is_quick),
             *(timing_cell(dataset, size, is_quick) for size in train_sizes(is_quick)),
-            _exact(dataset, is_quick),
+            ensc_cell(dataset, is_quick),
         )
     ]
 
@@ -53,7 +53,7 @@ def summarize(results: Results, is_quick: bool) -> Summary:
             (title, f"{cell.n_train:,}", *_figures(results, cell, is_quick))
             for cell in _trained(dataset, is_quick)
         ]
-        exact = _exact(dataset, is_quick)
+        exact = ensc_cell(dataset, is_quick)
         rows.append((title, "EnSC, solved", *_exact_figures(results, exact)))
         panel = _panel(results, dataset, is_quick)
         if panel.lines:
@@ -69,10 +69,6 @@ def _datasets(is_quick: bool) -> tuple[str, ...]:
 
 def _trained(dataset: str, is_quick: bool) -> list[ImageCell]:
     return [senet_cell(dataset, size, is_quick) for size in train_sizes(is_quick)]
-
-
-def _exact(dataset: str, is_quick: bool) -> MethodCell:
-    return MethodCell(preset=preset_of(dataset, is_quick), method="ensc")
 
 
 def _seconds(results: Results, cell: ImageCell, is_quick: bool) -> tuple[float, ...]:
@@ -112,7 +108,7 @@ def _panel(results: Results, dataset: str, is_quick: bool) -> Panel:
     ]
     if points:
         lines.append(line_of_points("SENet, N rising", points))
-    exact = _exact(dataset, is_quick)
+    exact = ensc_cell(dataset, is_quick)
     seconds = results.metric(exact, "seconds", "coefficients")
     if seconds:
         point = (float(np.mean(seconds)), results.metric(exact, "accuracy"))

@@ -329,6 +329,11 @@ def senet_cell(dataset: str, n_train: int, is_quick: bool) -> ImageCell:
     return replace(cell, look_at=look_at, look_at_all=look_at_all)
 
 
+def ensc_cell(dataset: str, is_quick: bool, part: str = "full") -> MethodCell:
+    """Return the cell of the exact method, which SENet is compared with."""
+    return MethodCell(preset=preset_of(dataset, is_quick), method="ensc", part=part)
+
+
 def timing_cell(dataset: str, n_train: int, is_quick: bool) -> TimingCell:
     """Return the cell that tells the seconds of :func:`senet_cell`."""
     preset = preset_of(dataset, is_quick)

@@ -19,7 +19,7 @@ from selfexpress.experiments.summary import (
     Table,
     line_over_seeds,
 )
-from selfexpress.experiments.synthetic import CurveCell
+from selfexpress.experiments.synthetic import HALVES, CurveCell
 
 _METRICS = {
     "objective": "L",
@@ -28,7 +28,6 @@ _METRICS = {
     "accuracy": "ACC",
     "sre": "SRE",
 }
-_HALVES = {"train": "training half", "unseen": "unseen half"}
 
 
 def cell(is_quick: bool) -> CurveCell:
@@ -60,7 +59,7 @@ def summarize(results: Results, is_quick: bool) -> Summary:
                 line_over_seeds(
                     name, steps, [[look[half][key] for look in c] for c in curves]
                 )
-                for half, name in _HALVES.items()
+                for half, name in HALVES.items()
             ),
             log_y=key == "reconstruction",
         )
@@ -71,7 +70,7 @@ def summarize(results: Results, is_quick: bool) -> Summary:
             f"{name}, step {steps[place]}",
             *(Figure(tuple(c[place][half][key] for c in curves)) for key in _METRICS),
         )
-        for half, name in _HALVES.items()
+        for half, name in HALVES.items()
         for place in (0, -1)
     ]
     note = _least_error([[look["unseen"]["sre"] for look in c] for c in curves], steps)

@@ -30,6 +30,8 @@ from selfexpress.network import SelfExpressiveNetwork
 Array = NDArray[Any]
 
 N_SUBSPACES, DIMENSION = 5, 6
+# Of the first experiment, by their names in its records.
+HALVES = {"train": "training half", "unseen": "unseen half"}
 # Rows and columns of a picture of |C|; each pixel is the mean of a tile.
 PICTURE_SIDE = 125
 

@@ -131,8 +131,8 @@ _REMARKS = (
     "of 100, the size for images, end far above the paper's gaps. A batch is all "
     "points up to N_i = 200, for 50,000 steps; 3,000 of 5,000 and 2,000 of 10,000 "
     "beyond, for 100,000 steps, as many as for images. These were chosen for gaps like "
-    "the paper's. On unseen points our losses are not the paper's at any N_i; ACC and "
-    "SRE are nearest at 2000.",
+    "the paper's. On unseen points most of our losses are not the paper's; ACC and SRE "
+    "are nearest at 2000.",
     "Products of training are in tf32 up to N_i = 200, and in bfloat16 above and with "
     "batches of 100, for 100,000 steps. At N_i = 20 a batch of 100 is all points: the "
     "two gaps there differ by steps and precision alone.",

@@ -5,8 +5,7 @@ from __future__ import annotations
 from selfexpress.experiments.cells import Cell
 from selfexpress.experiments.images import (
     ImageCell,
-    MethodCell,
-    preset_of,
+    ensc_cell,
     senet_cell,
     train_sizes,
 )
@@ -31,7 +30,10 @@ def cells(is_quick: bool) -> list[Cell]:
     return [
         cell
         for dataset in _datasets(is_quick)
-        for cell in (_exact(dataset, is_quick), *_trained(dataset, is_quick))
+        for cell in (
+            ensc_cell(dataset, is_quick, part="test"),
+            *_trained(dataset, is_quick),
+        )
     ]
 
 
@@ -52,11 +54,6 @@ def _datasets(is_quick: bool) -> tuple[str, ...]:
     return DATASETS[:1] if is_quick else DATASETS
 
 
-def _exact(dataset: str, is_quick: bool) -> MethodCell:
-    preset = preset_of(dataset, is_quick)
-    return MethodCell(preset=preset, method="ensc", part="test")
-
-
 def _trained(dataset: str, is_quick: bool) -> list[ImageCell]:
     return [senet_cell(dataset, size, is_quick) for size in train_sizes(is_quick)]
 
@@ -65,7 +62,7 @@ def _rows(
     results: Results, dataset: str, is_quick: bool
 ) -> list[tuple[str | Figure, ...]]:
     published = {} if is_quick else TABLE_2[dataset]
-    exact = _exact(dataset, is_quick)
+    exact = ensc_cell(dataset, is_quick, part="test")
     accuracy, edges = published.get(None, (None, None))
     rows: list[tuple[str | Figure, ...]] = [
         (

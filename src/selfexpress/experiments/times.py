@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from selfexpress.experiments.cells import Cell
 from selfexpress.experiments.images import (
-    MethodCell,
     TimingCell,
-    preset_of,
+    ensc_cell,
     timing_cell,
     train_sizes,
 )
@@ -26,7 +25,7 @@ def cells(is_quick: bool) -> list[Cell]:
         for dataset in _datasets(is_quick)
         for cell in (
             *(timing_cell(dataset, size, is_quick) for size in train_sizes(is_quick)),
-            _ensc(dataset, is_quick),
+            ensc_cell(dataset, is_quick),
         )
     ]
 
@@ -45,7 +44,7 @@ def summarize(results: Results, is_quick: bool) -> Summary:
                 for name, paper in zip(names, (*printed, None, None), strict=True)
             )
             rows.append((title, f"{size:,}", *figures))
-        ensc = results.metric(_ensc(dataset, is_quick), "seconds", "coefficients")
+        ensc = results.metric(ensc_cell(dataset, is_quick), "seconds", "coefficients")
         total = None if is_quick else TIMES_ENSC[dataset]
         rows.append((title, "EnSC", Figure(ensc, total, digits=1), "", "", ""))
     table = Table("Seconds", _HEADINGS, tuple(rows), is_compared=False)
@@ -54,10 +53,6 @@ def summarize(results: Results, is_quick: bool) -> Summary:
 
 def _datasets(is_quick: bool) -> tuple[str, ...]:
     return DATASETS[:1] if is_quick else DATASETS
-
-
-def _ensc(dataset: str, is_quick: bool) -> MethodCell:
-    return MethodCell(preset=preset_of(dataset, is_quick), method="ensc")
 
 
 def _machines(results: Results, is_quick: bool) -> str:

@@ -149,7 +149,7 @@ def _draw(axes: Axes, panel: PanelLike) -> None:
         _set_log_x(axes)
     else:
         axes.locator_params(axis="x", nbins=4)
-        axes.xaxis.set_major_formatter("{x:,.12g}")
+    axes.xaxis.set_major_formatter("{x:,.12g}")
     if panel.log_y:
         axes.set_yscale("log")
     if panel.lines:
@@ -158,12 +158,11 @@ def _draw(axes: Axes, panel: PanelLike) -> None:
 
 
 def _set_log_x(axes: Axes) -> None:
-    """Make x logarithmic, with few plain numbers."""
+    """Make x logarithmic, with few numbers."""
     from matplotlib.ticker import LogLocator, NullLocator
 
     axes.set_xscale("log")
     first, last = axes.get_xlim()
     parts = (1, 2, 5) if last < 100 * first else (1,)
     axes.xaxis.set_major_locator(LogLocator(subs=parts))
-    axes.xaxis.set_major_formatter("{x:,.12g}")
     axes.xaxis.set_minor_locator(NullLocator())
