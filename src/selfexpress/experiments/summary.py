@@ -170,6 +170,13 @@ class Summary:
         return {"tables": [table.plain() for table in self.tables]}
 
 
+def least_to_most(values: Sequence[float], digits: int) -> str:
+    """Return the range of a figure over seeds as text."""
+    if not values:
+        return "-"
+    return f"{min(values):.{digits}f} to {max(values):.{digits}f}"
+
+
 def line_over_seeds(
     name: str, x: Sequence[float], curves: Sequence[Sequence[float]]
 ) -> Line:
