@@ -1,6 +1,8 @@
 """A fit with checkpoints in which a rank may die once; started by torchrun.
 
-torchrun --nproc-per-node 2 elastic_worker.py FOLDER [STEP]     dies after STEP steps
+torchrun --nproc-per-node 2 elastic_worker.py FOLDER [STEP [SIGNAL]]
+
+The last rank gets the signal after so many steps, SIGKILL unless named.
 """
 
 from __future__ import annotations
@@ -22,11 +24,12 @@ MAX_ITER = 120
 
 
 class DyingOnce(Callback):
-    """Kills the last rank after some steps, unless that has happened before."""
+    """Sends the last rank a signal after some steps, unless it has had one before."""
 
-    def __init__(self, folder: Path, step: int) -> None:
+    def __init__(self, folder: Path, step: int, number: int) -> None:
         self.folder = folder
         self.step = step
+        self.number = number
         self.started_at = -1
 
     def on_train_begin(self, state) -> None:
@@ -39,14 +42,15 @@ class DyingOnce(Callback):
         marker = self.folder / "died"
         if is_last_rank and state.step == self.step and not marker.exists():
             marker.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), self.number)
 
 
-def main(folder: Path, step: int) -> None:
+def main(folder: Path, step: int = -1, name: str = "SIGKILL") -> None:
     torch.set_num_threads(1)
-    Checkpoints.__init__.__kwdefaults__["seconds"] = 0.05
+    # Who is killed has had checkpoints before; who is asked to leave writes one.
+    Checkpoints.__init__.__kwdefaults__["seconds"] = 0.05 if name == "SIGKILL" else 1e9
     data = make_subspaces(3, dimension=2, n_features=30, n_samples=40, random_state=0)
-    dying = DyingOnce(folder, step)
+    dying = DyingOnce(folder, step, signal.Signals[name])
     with distributed.process_group():
         model = SENet(
             3,
@@ -74,4 +78,4 @@ def main(folder: Path, step: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else -1)
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:3]), *sys.argv[3:])

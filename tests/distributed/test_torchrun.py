@@ -90,3 +90,11 @@ def test_a_job_that_loses_a_rank_ends_as_an_undisturbed_one(tmp_path):
     assert 0 < results["killed"]["started_at"] <= 70
     assert results["killed"]["objective"] == results["whole"]["objective"]
     assert results["killed"]["labels"] == results["whole"]["labels"]
+
+
+def test_ranks_leave_together_if_one_is_asked_to(tmp_path):
+    worker = TESTS / "distributed" / "elastic_worker.py"
+    ran = torchrun(worker, tmp_path, 70, "SIGTERM", restarts=2)
+    assert ran.returncode == 0, ran.stderr
+    # The first rank, which had no signal, wrote the checkpoint of that very step.
+    assert json.loads((tmp_path / "result.json").read_text())["started_at"] == 70

@@ -81,6 +81,16 @@ class GraphedStep:
         """Record a step, after a few real ones whose traces are wiped out again."""
         changed = {**self.state(), "history": self._plain.history[0]}
         before = {name: tensor.clone() for name, tensor in changed.items()}
+        try:
+            return self._recorded_graph()
+        finally:
+            # Also where memory does not suffice: training then goes on otherwise.
+            torch.cuda.synchronize(self._plain.device)
+            for name, tensor in changed.items():
+                tensor.copy_(before[name])
+            self._plain.parameters.refresh_working()
+
+    def _recorded_graph(self) -> torch.cuda.CUDAGraph:
         # Before what runs beside it: the longest chain sets the time of a step.
         stream = torch.cuda.Stream(priority=-1)
         stream.wait_stream(torch.cuda.current_stream())
@@ -93,9 +103,6 @@ class GraphedStep:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=stream):
             self._device_step()
-        for name, tensor in changed.items():
-            tensor.copy_(before[name])
-        self._plain.parameters.refresh_working()
         return graph
 
     def _device_step(self) -> None:

@@ -18,10 +18,14 @@ class Interruption:
     Attributes
     ----------
     number : int or None
+        Of a signal that came here, or that another process tells of.
+    has_come : bool
+        Whether one came here.
     """
 
     def __init__(self) -> None:
         self.number: int | None = None
+        self.has_come = False
 
 
 @contextmanager
@@ -42,10 +46,10 @@ def held_back(*, is_wanted: bool = True) -> Iterator[Interruption]:
     earlier = _earlier_handlers() if is_wanted and is_main else {}
 
     def note(number: int, _frame: FrameType | None) -> None:
-        if interruption.number is not None:
+        if interruption.has_come:
             _put_back(earlier)
             signal.raise_signal(number)
-        interruption.number = number
+        interruption.number, interruption.has_come = number, True
 
     for number in earlier:
         signal.signal(number, note)

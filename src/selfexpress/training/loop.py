@@ -6,6 +6,7 @@ import logging
 import math
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
 
@@ -22,7 +23,7 @@ from selfexpress.errors import DegenerateError, DegenerateWarning, MemoryWarning
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.training.callbacks import Callback, TrainState
 from selfexpress.training.graphed import GraphedStep
-from selfexpress.training.interruption import held_back
+from selfexpress.training.interruption import Interruption, held_back
 from selfexpress.training.resuming import Checkpoints, Standing, fingerprint
 from selfexpress.training.schedule import Schedule, has_settled, plan
 from selfexpress.training.start import some_rows, start_alike
@@ -94,15 +95,20 @@ def train(
         same = fingerprint(network, source, config, seed=seed)
         steps.take_up(state, checkpoints.begin(same, steps.tensors, history))
 
-    with held_back(is_wanted=checkpoints is not None) as interruption:
-        for callback in callbacks:
-            callback.on_train_begin(state)
+    with (
+        held_back(is_wanted=checkpoints is not None) as interruption,
+        ExitStack() as endings,
+    ):
         try:
+            for callback in callbacks:
+                callback.on_train_begin(state)
+                endings.callback(callback.on_train_end, state)
             is_leaving = state.is_last
             while not is_leaving:
                 steps.advance(state, callbacks)
-                is_leaving = state.is_last or interruption.number is not None
                 is_due = checkpoints is not None and checkpoints.is_due
+                is_due = _agree(state, interruption, is_due=is_due)
+                is_leaving = state.is_last or interruption.number is not None
                 if is_leaving or is_due or state.step % _CHECK_EVERY == 0:
                     problem = _problem(state, config)
                     if problem:
@@ -115,10 +121,28 @@ def train(
                         checkpoints.save(standing, steps.tensors, history)
         finally:
             steps.finish()
-            for callback in callbacks:
-                callback.on_train_end(state)
     done = history[: state.step].double().cpu().numpy()
     return dict(zip(RECORDED, done.T, strict=True))
+
+
+def _agree(state: TrainState, interruption: Interruption, *, is_due: bool) -> bool:
+    """Have all processes save, stop and leave after the same step.
+
+    What one of them asks for, by a clock, a callback or a signal, all do; one that
+    went on alone would wait for the others' sums for ever.
+
+    Returns
+    -------
+    bool
+        Whether a checkpoint is due.
+    """
+    if distributed.n_ranks() == 1:
+        return is_due
+    asked = [interruption.number or 0, int(state.should_stop), int(is_due)]
+    number, should_stop, is_due = distributed.largest(torch.tensor(asked)).tolist()
+    interruption.number = number or None
+    state.should_stop = bool(should_stop)
+    return bool(is_due)
 
 
 class _Steps:
@@ -184,6 +208,7 @@ class _Steps:
                     raise
             # Here the error is gone, and with its frames all that was allocated.
             self._use_less_memory()
+            self._rebuild()
         state.step += 1
         for callback in callbacks:
             callback.on_step_end(state)
@@ -232,17 +257,28 @@ class _Steps:
         )
 
     def _prepare(self) -> None:
-        self._plain = PlainStep(
-            self._network,
-            self._source,
-            self._config,
-            seed=self._seed,
-            history=self._history,
-        )
-        self._step: Step = self._plain
-        if self._plain.is_replayable:
-            self._step = GraphedStep(self._plain)
+        """Make the steps, with smaller blocks where memory does not suffice."""
+        while True:
+            self._plain = PlainStep(
+                self._network,
+                self._source,
+                self._config,
+                seed=self._seed,
+                history=self._history,
+            )
+            try:
+                self._step = self._recorded()
+                break
+            except (MemoryError, RuntimeError) as error:
+                if not is_out_of_memory(error) or not self._can_use_less:
+                    raise
+            self._plain.finish()
+            self._use_less_memory()
         self._step.follow(self._schedule)
+
+    def _recorded(self) -> Step:
+        """Return the plain step, as a recording where it can be recorded."""
+        return GraphedStep(self._plain) if self._plain.is_replayable else self._plain
 
     def _rebuild(self) -> None:
         """Make the steps anew, by changed settings, with the state they have."""
@@ -275,7 +311,6 @@ class _Steps:
         if torch.cuda.is_available():
             torch.cuda.synchronize()
             torch.cuda.empty_cache()
-        self._rebuild()
 
 
 def _overwrite(tensors: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
@@ -295,7 +330,7 @@ def _problem(state: TrainState, config: TrainConfig) -> str:
     usual = max(float(state.history[0, 0]), config.gamma / 2)
     if objective > _EXPLOSION * usual:
         return (
-            f"The objective must not explode, but rose from {usual:.4g} to "
-            f"{objective:.4g} at step {state.step}."
+            f"The objective must not explode, but was {objective:.4g} at step "
+            f"{state.step}, where {usual:.4g} is usual."
         )
     return ""

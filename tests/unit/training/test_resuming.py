@@ -21,6 +21,7 @@ from selfexpress.errors import (
     MemoryWarning,
 )
 from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.training import loop
 from selfexpress.training.callbacks import Callback
 from selfexpress.training.checkpoint import CheckpointFolder
 from selfexpress.training.interruption import held_back
@@ -408,6 +409,48 @@ def test_blocks_that_do_not_fit_into_memory_are_halved(error, seed, monkeypatch)
     for name, parameter in network.named_parameters():
         other = expected.get_parameter(name)
         torch.testing.assert_close(parameter, other, rtol=1e-9, atol=1e-12)
+
+
+def test_recordings_that_do_not_fit_into_memory_are_made_anew(seed, monkeypatch):
+    """A recorded step takes its memory when it is made, not when it is called."""
+    expected, source = problem(seed)
+    network, _ = problem(seed)
+    train(expected, source, config(block_size=7), seed=seed)
+
+    def recorded(plain):
+        if plain.config.algorithm == "naive" or plain.config.block_size > 7:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return plain
+
+    monkeypatch.setattr(loop.PlainStep, "is_replayable", True)
+    monkeypatch.setattr(loop, "GraphedStep", recorded)
+    with pytest.warns(MemoryWarning) as caught:
+        train(network, source, config(block_size=100, algorithm="naive"), seed=seed)
+    assert len(caught) == 3
+    for name, parameter in network.named_parameters():
+        other = expected.get_parameter(name)
+        torch.testing.assert_close(parameter, other, rtol=1e-9, atol=1e-12)
+
+
+def test_a_callback_that_fails_to_begin_leaves_no_other_open():
+    ended = []
+
+    class Noting(Callback):
+        def on_train_end(self, state):
+            ended.append(self)
+
+    class Failing(Noting):
+        def on_train_begin(self, state):
+            raise OSError("the disk is full")
+
+        def on_train_end(self, state):
+            raise AssertionError("it has not begun")
+
+    first = Noting()
+    network, source = problem()
+    with pytest.raises(OSError, match="disk is full"):
+        train(network, source, config(), seed=0, callbacks=[first, Failing(), Noting()])
+    assert ended == [first]
 
 
 def test_one_row_that_does_not_fit_is_an_error(monkeypatch):
