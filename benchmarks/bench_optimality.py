@@ -18,10 +18,10 @@ from pathlib import Path
 
 import record
 
-from selfexpress.estimators.base import resolve_device
 from selfexpress.experiments.cells import Context
 from selfexpress.experiments.presets import SYNTHETIC, quick_recipe
 from selfexpress.experiments.synthetic import EquivalenceCell
+from selfexpress.ops.devices import resolve_device
 
 
 def main() -> None:

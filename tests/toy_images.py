@@ -33,5 +33,5 @@ def toy_context(folder: Path, seed: int) -> Context:
     order = np.random.default_rng(seed).permutation(len(data.X))
     rows = ImageRows(data.X[order].astype(np.float32), data.labels[order], 90)
     context = Context(torch.device("cpu"), folder)
-    context.memory.update(name=inputs._name(PRESET), rows=rows)
+    context.memory.update(preset=inputs._without_recipe(PRESET), rows=rows)
     return context

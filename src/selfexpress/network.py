@@ -54,7 +54,7 @@ class SelfExpressiveNetwork(nn.Module):
         self.scale = 1 / config.n_embedding
 
     def coefficients(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Return the coefficients of embedded queries on embedded keys, (B, K)."""
+        """Return ``alpha T_b(u_j^T v_i)`` for queries u_j and keys v_i, (B, K)."""
         products = queries @ keys.T
         return self.scale * soft_threshold(products, self.threshold)
 

@@ -74,6 +74,15 @@ def test_the_command_line_runs_on_many_processes_as_on_one(tmp_path):
     assert len(named.stdout.splitlines()) == 1
     found = np.loadtxt(tmp_path / "named.csv", skiprows=1, dtype=int)
     assert (found == labels).mean() > 0.95
+    shared = torchrun(
+        *("-m", "selfexpress", "predict", tmp_path / "many", tmp_path / "rows.npy"),
+        *("-o", tmp_path / "named.npy", "--probabilities", tmp_path / "shares.npy"),
+    )
+    assert shared.returncode == 0, shared.stderr
+    assert len(shared.stdout.splitlines()) == 1
+    np.testing.assert_array_equal(np.load(tmp_path / "named.npy"), found)
+    shares = np.load(tmp_path / "shares.npy")
+    np.testing.assert_array_equal(shares.argmax(axis=1), found)
 
 
 def test_a_job_that_loses_a_rank_ends_as_an_undisturbed_one(tmp_path):

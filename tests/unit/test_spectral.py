@@ -8,7 +8,8 @@ from compare import assert_same_partition
 from scipy import sparse
 from sklearn.cluster import KMeans
 
-from selfexpress.errors import DegenerateWarning
+from selfexpress.errors import ConvergenceWarning, DegenerateWarning
+from selfexpress.spectral import block_lanczos as block_lanczos_module
 from selfexpress.spectral import (
     eigenvectors,
     laplacian_eigenvectors,
@@ -150,6 +151,15 @@ def test_block_lanczos_finds_every_copy_of_an_eigenvalue():
     )
     angles = 2 * np.pi * np.array([2, 2, 1, 1, 0]) / n_nodes
     np.testing.assert_allclose(values, np.cos(angles), atol=1e-10)
+
+
+def test_block_lanczos_says_that_it_has_not_converged(monkeypatch):
+    monkeypatch.setattr(block_lanczos_module, "_MAX_RESTARTS", 1)
+    monkeypatch.setattr(block_lanczos_module, "_DEPTH", 2)
+    affinity, _ = communities(0, n_clusters=8, size=40)
+    adjacency = eigenvectors.normalized_adjacency(affinity)
+    with pytest.warns(ConvergenceWarning, match=r"largest is .* after 1 restarts"):
+        block_lanczos(adjacency, 8, seed=0, tolerance=1e-12, device="cpu")
 
 
 def test_batched_k_means_is_as_good_as_that_of_scikit_learn(seed):

@@ -40,15 +40,7 @@ def build_affinity(
     csr_array of shape (N, N)
     """
     _warn_of_empty_rows(coefficients)
-    if kind == "symmetric":
-        directed = abs(normalize_rows(coefficients))
-    elif kind == "squared_cosines":
-        unit = normalize_rows(coefficients)
-        directed = (unit @ unit.T) ** 2
-    else:
-        directed = _neighbor_graph(coefficients, n_neighbors, torch.device(device))
-        if kind == "nearest_neighbors":
-            directed.data[:] = 1
+    directed = _GRAPHS[kind](coefficients, n_neighbors, torch.device(device))
     return symmetrized(directed)
 
 
@@ -93,3 +85,35 @@ def _neighbor_graph(
     weights = neighbors.similarity[row, place]
     n_rows = coefficients.shape[0]
     return sparse.csr_array((weights, (row, column)), shape=(n_rows, n_rows))
+
+
+def _binary_neighbor_graph(
+    coefficients: sparse.csr_array, n_neighbors: int, device: torch.device
+) -> sparse.csr_array:
+    """Join every row to its nearest rows; edges weigh 1."""
+    graph = _neighbor_graph(coefficients, n_neighbors, device)
+    graph.data[:] = 1
+    return graph
+
+
+def _sizes(
+    coefficients: sparse.csr_array, _: int, __: torch.device
+) -> sparse.csr_array:
+    """Join every row to those that express it, by the size of the coefficient."""
+    return abs(normalize_rows(coefficients))
+
+
+def _squared_cosines(
+    coefficients: sparse.csr_array, _: int, __: torch.device
+) -> sparse.csr_array:
+    """Join every two rows by the squared cosine between them."""
+    unit = normalize_rows(coefficients)
+    return (unit @ unit.T) ** 2
+
+
+_GRAPHS = {
+    "symmetric": _sizes,
+    "squared_cosines": _squared_cosines,
+    "weighted_neighbors": _neighbor_graph,
+    "nearest_neighbors": _binary_neighbor_graph,
+}

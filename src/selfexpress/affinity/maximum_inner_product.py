@@ -83,7 +83,7 @@ def searched_coefficients(
     n_measured : int
         Rows of that sample.
     seed : int
-        Of the sample.
+        Of the sample and of the lists' centres.
 
     Returns
     -------
@@ -99,11 +99,12 @@ def searched_coefficients(
     sample = torch.randperm(len(source), generator=generator)[:n_measured].sort().values
     rows = source.take(sample)
     exact = _exact(network, rows, sample, keys, n_nonzero)
-    recall = 0.0
-    while recall < least_recall and index.n_probes < index.n_lists:
-        index.n_probes = min(2 * index.n_probes, index.n_lists)
+    while True:
         found = _search(network, index, rows, sample, n_nonzero)
         recall = recall_of(found, exact)
+        if recall >= least_recall or index.n_probes == index.n_lists:
+            break
+        index.n_probes = min(2 * index.n_probes, index.n_lists)
     logger.info(
         "index of %d lists, %d looked into: recall %.4f on %d rows",
         index.n_lists,

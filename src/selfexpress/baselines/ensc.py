@@ -22,11 +22,11 @@ from torch import Tensor
 from selfexpress.baselines.active_set import WorkingRows, solve_rows
 from selfexpress.baselines.batches import solve_in_batches
 from selfexpress.baselines.certificate import PROOF, Certificate
+from selfexpress.baselines.collected_rows import CollectedRows
 from selfexpress.baselines.least_squares import least_squares_expression
-from selfexpress.baselines.precision import exact_products
 from selfexpress.baselines.problem import ElasticNetConfig, Expression, Progress
-from selfexpress.baselines.sparse_rows import SparseRows
 from selfexpress.errors import ConvergenceWarning
+from selfexpress.ops.precision import float32_products
 
 
 def elastic_net_expression(
@@ -100,7 +100,7 @@ def _express(
         finish = functools.partial(results.add, batch.start)
         solve_rows(targets, task.own[batch], task.dictionary, config, finish)
 
-    with exact_products():
+    with float32_products("highest"):
         solve_in_batches(
             solve,
             n_rows,
@@ -117,7 +117,7 @@ class _Results:
 
     def __init__(self, n_rows: int, n_columns: int, config: ElasticNetConfig) -> None:
         self.config = config
-        self._coefficients = SparseRows((n_rows, n_columns), config.n_nonzero)
+        self._coefficients = CollectedRows((n_rows, n_columns), config.n_nonzero)
         self._proof = {name: np.zeros(n_rows) for name in PROOF}
         self._n_iter = np.zeros(n_rows, dtype=np.int64)
 

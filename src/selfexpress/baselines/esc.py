@@ -17,11 +17,11 @@ from torch import Tensor
 
 from selfexpress.baselines.compiled import has_numba
 from selfexpress.baselines.ensc import dictionary_expression
-from selfexpress.baselines.precision import exact_products
 from selfexpress.baselines.problem import ElasticNetConfig, Expression, Progress
 from selfexpress.baselines.small_problems import solve_small_problems
 from selfexpress.config import require_count
 from selfexpress.errors import ConfigError
+from selfexpress.ops.precision import float32_products
 
 # Rows whose costs are brought up to date together at first; then twice as many.
 FIRST_BATCH = {"cpu": 64, "cuda": 256}
@@ -110,7 +110,7 @@ def farthest_first(
     if has_numba():
         # One small step after the other keeps a GPU waiting, and a processor busy.
         rows = rows.cpu()
-    with exact_products():
+    with float32_products("highest"):
         costs = _Costs(rows, n_exemplars, config, first)
         for n_chosen in range(1, n_exemplars):
             costs.add_exemplar(_costliest(costs))

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from selfexpress.baselines.precision import exact_products
+from selfexpress.baselines.collected_rows import CollectedRows
 from selfexpress.baselines.problem import ElasticNetConfig, Expression, Progress
-from selfexpress.baselines.sparse_rows import SparseRows
+from selfexpress.ops.precision import float32_products
 
 # No coefficient is zero: keeping all of them would be an N x N matrix.
 DEFAULT_NONZERO = 1000
@@ -43,10 +43,10 @@ def least_squares_expression(
     progress : callable, optional
     """
     n_kept = min(config.n_nonzero or DEFAULT_NONZERO, len(rows))
-    coefficients = SparseRows((len(index), len(rows)))
+    coefficients = CollectedRows((len(index), len(rows)))
     proofs = []
     batch_size = config.batch_size or 512
-    with exact_products():
+    with float32_products("highest"):
         problem = _RidgeProblem(rows, config.gamma, config.block_size or 8192)
         for start in range(0, len(index), batch_size):
             own = index[start : start + batch_size]

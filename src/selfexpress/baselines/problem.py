@@ -50,10 +50,11 @@ class ElasticNetConfig:
     n_nonzero : int, optional
         Keep this many of the largest coefficients of each row; all unless given.
     batch_size : int, optional
-        Rows solved together; 512 on a CPU and 8192 on a GPU unless given.
+        Rows solved together; 512 on a CPU and 8192 on a GPU unless given, and 512 on
+        both for least squares.
     block_size : int, optional
         Rows of the dictionary compared with a batch at a time; 8192 on a CPU and
-        32768 on a GPU unless given.
+        32768 on a GPU unless given, and 8192 on both for least squares.
     """
 
     gamma: float = 200.0

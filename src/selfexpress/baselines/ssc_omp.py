@@ -15,11 +15,11 @@ from scipy import sparse
 from torch import Tensor
 
 from selfexpress.baselines.batches import block_size_or_default, solve_in_batches
+from selfexpress.baselines.collected_rows import CollectedRows
 from selfexpress.baselines.correlation_scan import scan_correlations
-from selfexpress.baselines.precision import exact_products
 from selfexpress.baselines.problem import Progress
-from selfexpress.baselines.sparse_rows import SparseRows
 from selfexpress.config import require_count, require_positive
+from selfexpress.ops.precision import float32_products
 
 
 @dataclass(frozen=True)
@@ -72,14 +72,14 @@ def pursuit_coefficients(
     csr_array of shape (N, N)
         Row j expresses row j.
     """
-    coefficients = SparseRows((len(rows), len(rows)))
+    coefficients = CollectedRows((len(rows), len(rows)))
 
     def solve(batch: slice) -> None:
         own = torch.arange(batch.start, batch.stop, device=rows.device)
         picked, values = _pursue(rows, own, config)
         coefficients.add(own, picked, values)
 
-    with exact_products():
+    with float32_products("highest"):
         solve_in_batches(
             solve,
             len(rows),

@@ -28,6 +28,7 @@ from selfexpress.errors import ConfigError, DataError
 from selfexpress.features.encoder import CodingRateEncoder
 from selfexpress.features.scattering import Scattering2D
 from selfexpress.features.whitening import Whitening
+from selfexpress.ops.devices import resolve_device
 
 
 def features(
@@ -82,7 +83,7 @@ def features(
         str | None, typer.Option(help="Array or column of DATA to read.")
     ] = None,
     block_size: Annotated[int, typer.Option(help="Rows handled at once.")] = 4096,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
     seed: Annotated[int, typer.Option(help="Of the encoder's training.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
     as_json: Annotated[
@@ -103,7 +104,7 @@ def features(
     _check_choice(scattering, encoder, projection, train=train)
     require_writable(output, suffixes=FORMATS)
     samples = _read_samples(data, name=name, split=split)
-    source = _rows_of(samples, device)
+    source = _rows_of(samples, resolve_device(device))
     if scattering:
         transformer = Scattering2D(
             scales, angles, resize=resize, image_shape=_parse_shape(image_shape)
@@ -233,7 +234,7 @@ def _read_samples(data: str, *, name: str | None, split: str) -> NDArray[Any]:
     return dataset.samples
 
 
-def _rows_of(samples: NDArray[Any], device: str) -> RowSource:
+def _rows_of(samples: NDArray[Any], device: torch.device) -> RowSource:
     """Return samples as rows, 8-bit images as they are and others as float32."""
     dtype = torch.uint8 if samples.dtype == np.uint8 else torch.float32
     return ArraySource(samples.reshape(len(samples), -1), dtype=dtype, device=device)

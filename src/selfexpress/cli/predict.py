@@ -49,6 +49,8 @@ def predict(
     fitted = SENet.load(model, device=device)
     rows = read_rows(data, name=name)
     if probabilities is not None:
+        if not distributed.is_main():
+            return
         shares = fitted.predict_proba(rows)
         write_array(probabilities, shares)
         parts: Iterable[NDArray[np.int64]] = [shares.argmax(axis=1)]

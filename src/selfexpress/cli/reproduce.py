@@ -13,12 +13,12 @@ from rich.console import Console
 
 from selfexpress.cli.reproduction_page import write_page
 from selfexpress.errors import ConfigError
-from selfexpress.estimators.base import resolve_device
 from selfexpress.experiments.catalogue import EXPERIMENTS, cells_of, experiments
 from selfexpress.experiments.cells import Cell, Context
 from selfexpress.experiments.places import default_cache, default_records
 from selfexpress.experiments.runner import Experiment, Progress, Results, run_cells
 from selfexpress.experiments.summary import Summary
+from selfexpress.ops.devices import resolve_device
 from selfexpress.report.tables import terminal_table
 
 Names = Annotated[

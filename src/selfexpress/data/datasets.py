@@ -26,7 +26,6 @@ from selfexpress.errors import ConfigError, DataError
 
 __all__ = ["Dataset", "SequenceDataset", "available", "fetch", "load", "locate"]
 
-SPLITS = ("train", "test", "full")
 Root = str | os.PathLike[str] | None
 PlainName = Literal[
     "mnist",

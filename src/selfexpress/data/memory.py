@@ -36,25 +36,6 @@ def free_bytes(device: torch.device) -> int:
     return max(0, min(known, default=_ASSUMED_FREE))
 
 
-def rows_that_fit(
-    bytes_a_row: int, device: torch.device, *, most: int, share: float = 0.5
-) -> int:
-    """Return how many rows to work on at a time, from 1 to ``most``.
-
-    Parameters
-    ----------
-    bytes_a_row : int
-        What the work on one row takes, temporaries included.
-    device : torch.device
-    most : int
-        More would not be faster.
-    share : float
-        Part of the free memory that may be planned with.
-    """
-    fitting = int(share * free_bytes(device)) // max(1, bytes_a_row)
-    return max(1, min(most, fitting))
-
-
 def is_out_of_memory(error: BaseException) -> bool:
     """Say whether an error means that an allocation failed, on the CPU or a GPU."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):

@@ -14,9 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from selfexpress import distributed
 from selfexpress.affinity.assignment import References
-from selfexpress.estimators.base import resolve_device
 from selfexpress.estimators.model_file import SavedModel, read_model, write_model
 from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.ops.devices import resolve_device
 
 # Settings that a saved model does not carry: they belong to the fit, not the model.
 _NOT_SAVED = (

@@ -21,7 +21,6 @@ from selfexpress.data.sources import ArraySource, RowSource, UnitRows
 from selfexpress.estimators import streaming
 from selfexpress.estimators.base import (
     SelfExpressiveClusterer,
-    resolve_device,
 )
 from selfexpress.estimators.fitting import trained_network
 from selfexpress.estimators.html_summary import ShownInNotebooks
@@ -32,6 +31,7 @@ from selfexpress.estimators.settings import (
     train_settings,
 )
 from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.ops.devices import resolve_device
 from selfexpress.training.callbacks import Callback
 from selfexpress.training.choices import choose_gamma, decide
 from selfexpress.training.gamma import (
@@ -113,7 +113,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
     n_init : int
         Restarts of k-means; a fifth of them for the pieces of "auto".
     n_references : int
-        Most fitted rows kept to name new ones.
+        Most fitted rows kept to name new ones; of a graph of a sample all are kept.
     n_cluster_samples : int, "auto" or None
         Rows drawn at random to build the graph of; all others are named by them, as
         new rows are, so that time grows linearly with the rows. None for all rows.
@@ -306,6 +306,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
                 n_nonzero=self.n_nonzero,
                 block_size=self.block_size,
                 search=self.search,
+                seed=seed,
             )
         gamma = self.settings_["gamma"]
         require_nonzero(coefficients.nnz, gamma, self.smallest_gamma_)

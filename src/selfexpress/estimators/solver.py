@@ -17,7 +17,8 @@ from torch import Tensor
 from selfexpress.baselines.problem import Progress
 from selfexpress.data.sources import RowSource, UnitRows
 from selfexpress.errors import DegenerateError
-from selfexpress.estimators.base import SelfExpressiveClusterer, resolve_device
+from selfexpress.estimators.base import SelfExpressiveClusterer
+from selfexpress.ops.devices import resolve_device
 
 
 class SolverClusterer(SelfExpressiveClusterer, ABC):

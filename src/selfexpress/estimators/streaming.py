@@ -129,6 +129,7 @@ def express(
     n_nonzero: int,
     block_size: int,
     search: str,
+    seed: int,
 ) -> tuple[Tensor, sparse.csr_array]:
     """Return the keys of the own rows, and the coefficients of all rows on all.
 
@@ -139,13 +140,17 @@ def express(
         See :func:`shared`.
     n_nonzero, block_size : int
     search : {"all_pairs", "index"}
+    seed : int
+        Of the index.
     """
     keys = embed_keys(network, source, block_size=block_size)
     if distributed.n_ranks() > 1:
         found = ring_coefficients(network, source, keys, n_nonzero=n_nonzero)
         return keys, found
     if search == "index":
-        result = searched_coefficients(network, source, keys, n_nonzero=n_nonzero)
+        result = searched_coefficients(
+            network, source, keys, n_nonzero=n_nonzero, seed=seed
+        )
         return keys, result.coefficients
     exact = sparse_coefficients(
         network, source, keys, n_nonzero=n_nonzero, exclude_self=True
@@ -164,6 +169,9 @@ def choose_references(
     seed: int,
 ) -> References:
     """Keep all rows of a source to name new ones, or a random part of them.
+
+    Rows are drawn in the order of :func:`training_sample`: those that the network was
+    trained on come first.
 
     Parameters
     ----------

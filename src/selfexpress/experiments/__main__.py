@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import argparse
 import logging
+import sys
 from pathlib import Path
 
-from selfexpress.estimators.base import resolve_device
 from selfexpress.experiments.catalogue import cells_of, experiments
 from selfexpress.experiments.cells import Context
 from selfexpress.experiments.places import default_cache, default_records
 from selfexpress.experiments.runner import Results, run_cells
+from selfexpress.ops.devices import resolve_device
 
 logger = logging.getLogger("selfexpress.experiments")
 
@@ -41,6 +42,8 @@ def main(arguments: list[str] | None = None) -> None:
         time_limit=options.time_limit,
     )
     logger.info("%s", progress)
+    if progress.n_failed:
+        sys.exit(1)
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:

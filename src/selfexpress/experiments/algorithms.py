@@ -71,7 +71,12 @@ class AlgorithmCell(Cell):
         model.fit(rows.X[index])
         part, truth = rows.X[rows.n_first :], rows.labels[rows.n_first :]
         clustering = find_clusters(
-            model.network_, part, self.preset, self.seed, context, {}
+            model.network_,
+            part,
+            self.preset,
+            seed=self.seed,
+            context=context,
+            seconds={},
         )
         found = {
             "peak_bytes": meter.peak_bytes,
@@ -185,7 +190,7 @@ _REMARKS = (
     "process to need them: later seeds show less. Algorithm 2 keeps the last six "
     "blocks on a GPU instead of computing them again, which takes more up to 6,000 "
     "images and no more from there. Its blocks are small here, to have many, and so it "
-    "is slow: record `training-step_h200` has it with the default of 8,192 rows. The "
+    "is slow: record `training-step_h200` has it with the default of 16,384 rows. The "
     "paper shows pictures only: Algorithm 2 flat in memory, slightly slower, equally "
     "accurate.",
 )

@@ -137,7 +137,14 @@ class ImageCell(Cell):
         seconds: dict[str, float],
     ) -> dict[str, float]:
         """Cluster rows by a network and score them; add the seconds of each stage."""
-        found = find_clusters(network, X, self.preset, self.seed, context, seconds)
+        found = find_clusters(
+            network,
+            X,
+            self.preset,
+            seed=self.seed,
+            context=context,
+            seconds=seconds,
+        )
         return scores(found, truth)
 
 
@@ -205,7 +212,14 @@ class TimingCell(Cell):
             "step": meter.seconds_a_step,
             "training": meter.seconds_a_step * self.preset.recipe.max_iter,
         }
-        find_clusters(model.network_, rows.X, self.preset, self.seed, context, seconds)
+        find_clusters(
+            model.network_,
+            rows.X,
+            self.preset,
+            seed=self.seed,
+            context=context,
+            seconds=seconds,
+        )
         return Outcome({"peak_bytes": meter.peak_bytes}, seconds)
 
 
@@ -261,6 +275,7 @@ def find_clusters(
     network: SelfExpressiveNetwork,
     X: Array,
     preset: ImagePreset,
+    *,
     seed: int,
     context: Context,
     seconds: dict[str, float],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from selfexpress.data.atomic import replacing
 from selfexpress.data.datasets import Dataset, load
 from selfexpress.errors import DataError
 from selfexpress.experiments.cells import Context
-from selfexpress.experiments.presets import ImagePreset
+from selfexpress.experiments.presets import ImagePreset, Recipe
 from selfexpress.experiments.records import checkout
 from selfexpress.features.scattering import Scattering2D
 from selfexpress.features.whitening import Whitening
@@ -51,17 +51,19 @@ def image_rows(preset: ImagePreset, context: Context) -> ImageRows:
     Scattering features are kept in the context's cache; those read last also stay in
     memory, as consecutive cells use the same.
     """
-    name = _name(preset)
-    if context.memory.get("name") != name:
+    wanted = _without_recipe(preset)
+    if context.memory.get("preset") != wanted:
         make = _FEATURES[preset.features]
-        context.memory.update(name=name, rows=make(preset, context))
+        context.memory.update(preset=wanted, rows=make(preset, context))
     rows = context.memory["rows"]
     assert isinstance(rows, ImageRows)
     return rows
 
 
 def _scattering_rows(preset: ImagePreset, context: Context) -> ImageRows:
-    stem = f"{_name(preset)}-{preset.n_components}"
+    centred = "-centred" if preset.center_after else ""
+    size = preset.n_images or "all"
+    stem = f"{preset.dataset}-scattering-{size}-{preset.n_components}{centred}"
     kept = [context.cache / f"{stem}-{part}.npy" for part in ("rows", "labels", "size")]
     if all(path.is_file() for path in kept):
         X, labels, n_first = (np.load(path) for path in kept)
@@ -125,8 +127,9 @@ def _encoder_rows(preset: ImagePreset, _: Context) -> ImageRows:
 _FEATURES = {"scattering": _scattering_rows, "encoder": _encoder_rows}
 
 
-def _name(preset: ImagePreset) -> str:
-    return f"{preset.dataset}-{preset.features}-{preset.n_images or 'all'}"
+def _without_recipe(preset: ImagePreset) -> ImagePreset:
+    """Return what the features of a preset depend on."""
+    return replace(preset, recipe=Recipe())
 
 
 def _encoder_files(folder: Path, dataset: str) -> list[Path]:

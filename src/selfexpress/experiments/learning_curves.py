@@ -118,13 +118,13 @@ def _rows(title: str, found: list[dict[str, Any]]) -> list[tuple[str | Figure, .
     steps = found[0]["history"]["step"]
     return [
         (
-            f"{title}, {text} {steps[place]:,}",
+            f"{title}, steps up to {steps[place]:,}",
             *(
                 Figure(tuple(m["history"][key][place] for m in found))
                 for key in _LOSSES
             ),
         )
-        for text, place in (("steps up to", 0), ("steps up to", -1))
+        for place in (0, -1)
     ]
 
 

@@ -253,7 +253,12 @@ class GapCell(Cell):
         )
         reached = objective_parts(coefficients, X, recipe)["objective"]
         everything = find_clusters(
-            model.network_, rows.X, preset, self.seed, context, {}
+            model.network_,
+            rows.X,
+            preset,
+            seed=self.seed,
+            context=context,
+            seconds={},
         )
         found = {
             "objective": reached / len(X),

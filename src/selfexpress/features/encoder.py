@@ -49,6 +49,7 @@ from selfexpress.features.encoder_views import (
     layer_blocks,
 )
 from selfexpress.features.resnet import LAYERS, Architecture, build_network
+from selfexpress.ops.devices import resolve_device
 
 _FORMAT = "selfexpress image encoder 1"
 
@@ -199,7 +200,7 @@ class CodingRateEncoder(
         images = check_images(X, least=2)
         architecture, settings = self._check_settings(len(images))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        device = self._resolve_device()
+        device = resolve_device(self.device)
 
         generator = stream_generator(seed, INITIALISATION, 0)
         network = build_network(architecture, generator).to(device)
@@ -335,7 +336,7 @@ class CodingRateEncoder(
             generator = stream_generator(0, INITIALISATION, 0)
             network = build_network(architecture, generator)
             network.load_state_dict(_strip(tensors, "network."), strict=False)
-            encoder.network_ = network.to(encoder._resolve_device()).eval()
+            encoder.network_ = network.to(resolve_device(device)).eval()
             encoder.axes_ = PrincipalAxes(**_strip(tensors, "axes."))
             height, width = settings["image_shape"]
             encoder.image_shape_ = (int(height), int(width))
@@ -394,17 +395,12 @@ class CodingRateEncoder(
             distortion=self.distortion,
             patch_size=self.patch_size,
             augmentation=Augmentation(crop_area=self.crop_area),
-            mixed_precision=self._is_mixed(self._resolve_device()),
+            mixed_precision=self._is_mixed(resolve_device(self.device)),
             log_interval=self.log_interval,
             checkpoint=None if self.checkpoint is None else Path(self.checkpoint),
             checkpoint_seconds=self.checkpoint_seconds,
         )
         return architecture, settings
-
-    def _resolve_device(self) -> torch.device:
-        if self.device != "auto":
-            return torch.device(self.device)
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
     def _is_mixed(self, device: torch.device) -> bool:
         return self.precision == "auto" and device.type == "cuda"

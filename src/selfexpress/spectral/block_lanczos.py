@@ -8,12 +8,15 @@ Shapes: N nodes, b vectors of a block, m vectors of the basis.
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
+from selfexpress.errors import ConvergenceWarning
 from selfexpress.ops.sparse_tensor import to_sparse_tensor
 
 # More vectors in a block than are wanted: the last ones converge slowly.
@@ -50,6 +53,11 @@ def block_lanczos(
     -------
     tuple of ndarray
         Shapes (n_wanted,) and (N, n_wanted).
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the residuals are still larger after the last restart.
     """
     operator = to_sparse_tensor(matrix, torch.float64, device)
     n_nodes = matrix.shape[0]
@@ -65,6 +73,14 @@ def block_lanczos(
         if float(worst) <= tolerance**0.5:
             break
         block = vectors
+    else:
+        warnings.warn(
+            f"Eigenvectors should have residuals of at most {tolerance**0.5:.1e}, but "
+            f"the largest is {float(worst):.1e} after {_MAX_RESTARTS} restarts; labels "
+            "may suffer. Use device='cpu', which solves otherwise.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
     chosen = slice(block_size - n_wanted, block_size)
     return values[chosen].cpu().numpy(), vectors[:, chosen].cpu().numpy()
 

@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 _MAX_ITERATIONS = 300
-# Mean squared move of the centres, relative to the variance of the points.
+# Sum of squared moves of the centres, relative to the variance of the points.
 _TOLERANCE = 1e-4
 # Iterations between looks at the moves, each of which waits for the device.
 _CHECK_EVERY = 5

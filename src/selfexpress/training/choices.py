@@ -88,7 +88,7 @@ def choose_learning_rate(rate: float | str, network: NetworkConfig) -> float:
     """
     if not isinstance(rate, str):
         return rate
-    widest = max(*network.hidden_sizes, network.n_embedding)
+    widest = max((*network.hidden_sizes, network.n_embedding))
     return 3e-4 if widest >= _WIDE else 1e-3
 
 
@@ -124,17 +124,33 @@ def decide(
 
     Many processes take the algorithm whose sums over keys can be parted.
     """
-    algorithm = config.algorithm
+    algorithm, engine = config.algorithm, config.engine
+    if distributed.n_ranks() > 1:
+        _warn_of_parted_sums(config)
+        algorithm, engine = "two_pass", "plain"
     if algorithm == "auto":
         algorithm = _choose_algorithm(config, network, source, device)
+    if engine == "auto":
+        engine = "fused"
     precision = _choose_precision(config.precision, device)
     start = choose_start(config.start, source)
-    engine = "fused" if config.engine == "auto" else config.engine
-    if distributed.n_ranks() > 1:
-        algorithm, engine = "two_pass", "plain"
     return replace(
         config, algorithm=algorithm, precision=precision, engine=engine, start=start
     )
+
+
+def _warn_of_parted_sums(config: TrainConfig) -> None:
+    """Warn that many processes train in one way only, whatever is asked for."""
+    wanted = {"algorithm": "two_pass", "engine": "plain"}
+    for name, only in wanted.items():
+        asked = getattr(config, name)
+        if asked not in (AUTO, only):
+            warnings.warn(
+                f"{name}={asked!r} needs a single process, but there are "
+                f"{distributed.n_ranks()}, which take {only!r}. Use {name}='auto'.",
+                IgnoredSettingWarning,
+                stacklevel=3,
+            )
 
 
 def _choose_algorithm(

@@ -99,7 +99,8 @@ class FusedGradient:
         # Blocks of one size: the last is worked on once, so it should not be small.
         even = math.ceil(len(source) / n_blocks)
         multiple = min(_BLOCK_MULTIPLE, self._config.block_size)
-        self._block_size = -(-even // multiple) * multiple
+        rounded = -(-even // multiple) * multiple
+        self._block_size = min(rounded, self._config.block_size)
         is_short = self._config.algorithm == "naive" or (
             len(source) <= _MAX_ROWS_RECORDED and n_blocks <= _MAX_BLOCKS_RECORDED
         )
@@ -112,6 +113,10 @@ class FusedGradient:
         return ArraySource(rows, dtype=dtype, device=rows.device)
 
     @torch.no_grad()
+    def gradient(self, batch: RowBlock, source: RowSource) -> Objective:
+        """Write the gradient by the algorithm that is set."""
+        return _ALGORITHMS[self._config.algorithm](self, batch, source)
+
     def naive(self, batch: RowBlock, source: RowSource) -> Objective:
         """Write the gradient, all keys at once; see ``objective.naive_gradient``."""
         (block,) = source.blocks(len(source))
@@ -236,6 +241,9 @@ class FusedGradient:
     def _objective(self, residual: Tensor, penalty: Tensor) -> Objective:
         reconstruction = residual.to(self._sum_dtype).square().sum()
         return Objective(reconstruction / len(residual), penalty / len(residual))
+
+
+_ALGORITHMS = {"naive": FusedGradient.naive, "two_pass": FusedGradient.two_pass}
 
 
 class _Tower:

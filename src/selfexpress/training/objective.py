@@ -80,7 +80,7 @@ def two_pass_gradient(
     """Add the batch objective's gradient to ``network``; return the objective.
 
     The paper's Algorithm 2: memory does not grow with ``len(source)``, but for one
-    bit of bookkeeping a row. Pass 1 sums the residual over the key blocks without a
+    byte of bookkeeping a row. Pass 1 sums the residual over the key blocks without a
     graph and notes the active keys, those with a non-zero coefficient for some query.
     Pass 2 builds one block's graph at a time and back-propagates it against that
     fixed residual. A key that is not active has neither value nor gradient, so that

@@ -145,10 +145,7 @@ class PlainStep:
 
     def _gradient(self, batch: RowBlock) -> Objective:
         if self._fused is not None:
-            objective: Objective = getattr(self._fused, self.config.algorithm)(
-                batch, self.source
-            )
-            return objective
+            return self._fused.gradient(batch, self.source)
         self.parameters.gradients.zero_()
         gradient_step = GRADIENT_STEPS[self.config.algorithm]
         with autocast(self.config, self.device):

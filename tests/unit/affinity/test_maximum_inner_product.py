@@ -54,6 +54,14 @@ def test_the_recall_that_is_reported_is_that_of_all_rows(seed):
     assert not result.coefficients.diagonal().any()
 
 
+def test_few_keys_are_all_looked_into_and_the_recall_says_so(seed):
+    pytest.importorskip("faiss")
+    network, source, keys = problem(seed, n_samples=50)
+    result = searched_coefficients(network, source, keys, n_nonzero=5, seed=seed)
+    assert result.n_probes == result.n_lists == 1
+    assert result.recall == 1
+
+
 def test_recall_is_the_share_of_entries_that_were_found():
     exact = sparse.csr_array([[1.0, -2.0, 0.0], [0.0, 3.0, 4.0]])
     found = sparse.csr_array([[5.0, 0.0, 1.0], [0.0, 3.0, 0.0]])

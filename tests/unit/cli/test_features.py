@@ -197,3 +197,11 @@ def test_options_that_do_not_go_together_are_refused(
 ):
     with pytest.raises(ConfigError, match=message):
         run(tmp_path / "images.npy", "-o", tmp_path / "out.npy", *options)
+
+
+@pytest.mark.parametrize("device", ["gpu", "meta"])
+def test_a_device_that_cannot_compute_is_refused(run, images, tmp_path, device):
+    words = (tmp_path / "images.npy", "-o", tmp_path / "out.npy", "--whiten", 6)
+    with pytest.raises(ConfigError, match=f"device must .* got '{device}'"):
+        run(*words, "--device", device)
+    assert not (tmp_path / "out.npy").exists()

@@ -14,7 +14,6 @@ from selfexpress.data import memory
 from selfexpress.data.memory import (
     BlockSize,
     free_bytes,
-    rows_that_fit,
     with_smaller_blocks,
 )
 from selfexpress.errors import MemoryWarning
@@ -151,13 +150,3 @@ def test_nothing_known_is_a_cautious_guess(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert free_bytes(CPU) == 4 * 2**30
-
-
-@pytest.mark.parametrize(
-    ("bytes_a_row", "expected"), [(1, 50), (20, 25), (100, 5), (1001, 1), (0, 50)]
-)
-def test_as_many_rows_as_half_of_the_free_memory_holds(
-    bytes_a_row, expected, monkeypatch
-):
-    monkeypatch.setattr(memory, "free_bytes", lambda device: 1000)
-    assert rows_that_fit(bytes_a_row, CPU, most=50) == expected

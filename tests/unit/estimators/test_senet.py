@@ -68,6 +68,13 @@ def test_separable_subspaces_are_found(model, data, is_new):
     assert clustering_accuracy(model.labels_, data.labels[~is_new]) == 1
 
 
+def test_towers_of_one_layer_learn(data):
+    settings = {**SETTINGS, "hidden_sizes": (), "learning_rate": "auto"}
+    model = SENet(3, **settings).fit(data.X)
+    assert [len(model.network_.query_tower), len(model.network_.key_tower)] == [2, 2]
+    assert len(model.labels_) == len(data.X)
+
+
 def test_predict_agrees_with_the_fitted_labels(model, data, is_new):
     assert adjusted_rand(model.predict(data.X[~is_new]), model.labels_) >= 0.99
 
@@ -276,6 +283,7 @@ def test_a_network_that_learned_only_zeros_is_refused(data):
         ("n_nonzero", 0, "n_nonzero must be a positive integer, got 0"),
         ("n_train_samples", 1, "n_train_samples must be an integer of at least 2"),
         ("device", "gpu", "device must name a torch device, got 'gpu'"),
+        ("device", "meta", "device must be a CPU or a CUDA GPU, got 'meta'"),
         ("affinity", "rbf", "affinity must be one of"),
     ],
 )

@@ -179,3 +179,22 @@ def test_missing_encoder_features_are_asked_for(tmp_path, monkeypatch):
     with pytest.raises(DataError, match=r"must lie in benchmarks/features"):
         image_rows(CIFAR10, Context(torch.device("cpu"), tmp_path))
     assert checkout() is not None
+
+
+def test_rows_of_one_preset_do_not_serve_another(context, monkeypatch):
+    made = []
+
+    def make(preset, _):
+        made.append(preset)
+        return context.memory["rows"]
+
+    monkeypatch.setitem(inputs._FEATURES, PRESET.features, make)
+    for preset in (
+        PRESET,
+        replace(PRESET, recipe=replace(PRESET.recipe, gamma=1.0)),
+        replace(PRESET, n_components=7),
+        replace(PRESET, center_after=True),
+    ):
+        inputs.image_rows(preset, context)
+    # What a network does with them does not count.
+    assert [each.n_components for each in made] == [7, PRESET.n_components]

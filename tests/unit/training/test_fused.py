@@ -106,6 +106,17 @@ def test_streamed_rows_are_read_in_blocks_only(seed):
     fused.two_pass(batch, prepared)
 
 
+@pytest.mark.parametrize("block_size", [200, 300, 1000])
+def test_blocks_are_no_larger_than_asked_for(block_size):
+    source = ArraySource(unit_data(600, 8, seed=0), dtype=torch.float64)
+    network = small_network(8, seed=0, threshold=0.1)
+    config = TrainConfig(gamma=20.0, block_size=block_size, algorithm="two_pass")
+    parameters = FlatParameters(network, torch.float64, alignment=ALIGNMENT)
+    fused = FusedGradient(network, parameters, config)
+    fused.prepare(source, in_memory=True)
+    assert fused._block_size <= block_size
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("algorithm", ["naive", "two_pass"])
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])

@@ -6,6 +6,7 @@ import torch
 
 from selfexpress.config import NetworkConfig, TrainConfig
 from selfexpress.data.sources import ArraySource, RowBlock
+from selfexpress.errors import IgnoredSettingWarning
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.training import choices, memory
 from selfexpress.training.choices import decide
@@ -30,6 +31,18 @@ def test_auto_is_naive_until_its_graph_does_not_fit(monkeypatch):
 def test_an_explicit_algorithm_is_kept(algorithm, monkeypatch):
     monkeypatch.setattr(choices, "free_bytes", lambda device: 0)
     assert choose(algorithm, 10**9) == algorithm
+
+
+@pytest.mark.parametrize("algorithm", ["auto", "two_pass"])
+def test_many_processes_take_the_algorithm_of_parted_sums(algorithm, monkeypatch):
+    monkeypatch.setattr(choices.distributed, "n_ranks", lambda: 2)
+    assert choose(algorithm, 1_000) == "two_pass"
+
+
+def test_many_processes_say_what_they_ignore(monkeypatch):
+    monkeypatch.setattr(choices.distributed, "n_ranks", lambda: 2)
+    with pytest.warns(IgnoredSettingWarning, match="algorithm='naive' needs a single"):
+        assert choose("naive", 1_000) == "two_pass"
 
 
 def test_estimate_covers_what_the_graph_of_a_step_really_holds():

@@ -11,7 +11,7 @@ from scipy import sparse
 from torch import Tensor
 
 
-class SparseRows:
+class CollectedRows:
     """A sparse matrix that is written a few rows at a time.
 
     Parameters
