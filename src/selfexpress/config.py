@@ -185,4 +185,6 @@ def require_choice(name: str, value: object, choices: Collection[str]) -> None:
     """Refuse a name that is not one of the choices."""
     if not isinstance(value, str) or value not in choices:
         known = ", ".join(repr(choice) for choice in choices)
-        raise ConfigError(f"{name} must be one of {known}, got {value!r}.")
+        raise ConfigError(
+            f"{name} must be one of {known}, got {value!r}. Use one of these."
+        )

@@ -23,7 +23,7 @@ ESTIMATORS = [
     EnSC(n_clusters=3),
     # In a plane, any two points express a third: one neighbour each, pieces joined.
     SSCOMP(n_clusters=3, n_nonzero=1, join=True),
-    ESC(n_clusters=3, n_exemplars=20),
+    ESC(n_clusters=3),
 ]
 
 

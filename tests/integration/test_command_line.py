@@ -181,8 +181,43 @@ def test_an_interrupt_leaves_with_130_and_no_file(call, monkeypatch, data, tmp_p
 
     monkeypatch.setattr(fitting, "train", interrupted)
     np.save(tmp_path / "rows.npy", data.X)
-    output = ("-o", tmp_path / "m")
-    code, out, err = call("fit", tmp_path / "rows.npy", "-k", 3, *output, "--quiet")
+    command = ("fit", tmp_path / "rows.npy", "-k", 3, "-o", tmp_path / "m", "--quiet")
+    code, out, err = call(*command)
     assert code == 130
     assert "Traceback" not in out + err
+    assert "Nothing is kept" in err
+    assert err.splitlines()[-1] == "error: interrupted"
     assert [path.name for path in tmp_path.iterdir()] == ["rows.npy"]
+    code, _, err = call(*command, "--checkpoint", tmp_path / "kept")
+    assert code == 130
+    assert "the same command takes it up" in err
+
+
+def test_no_output_overwrites_an_input_or_another_output(call, data, tmp_path):
+    rows, model = tmp_path / "rows.csv", tmp_path / "m.selfexpress"
+    write_array(rows, data.X)
+    before = rows.read_bytes()
+    named = tmp_path / "named.csv"
+    assert call("fit", rows, "-k", 3, "-o", model, *FIT, "--quiet")[0] == 0
+    # Another way to write the same path.
+    again = tmp_path / "." / ".." / tmp_path.name / "rows.csv"
+    for command, names in (
+        (("fit", rows, "-k", 3, "-o", again), "DATA and --output"),
+        (("fit", rows, "-k", 3, "-o", model, "--labels", rows), "DATA and --labels"),
+        (
+            ("fit", rows, "-k", 3, "-o", named, "--labels", named),
+            "--output and --label",
+        ),
+        (("predict", model, rows, "-o", again), "DATA and --output"),
+        (
+            ("predict", model, rows, "-o", named, "--probabilities", named),
+            "--output and --probabilities",
+        ),
+        (("features", rows, "-o", rows, "--whiten", 3), "DATA and --output"),
+    ):
+        code, _, err = call(*command)
+        assert code == 2
+        assert names in err
+        assert "must be different files" in err
+    assert rows.read_bytes() == before
+    assert not named.exists()

@@ -5,11 +5,15 @@ Every test here is a row of the table in ``docs/reliability.md``.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+import torch
 from sklearn.exceptions import NotFittedError
 
 from selfexpress import ESC, SSCOMP, EnSC, SENet, make_subspaces
+from selfexpress.data.sources import ArraySource
 from selfexpress.errors import ConfigError, DataError, DegenerateError
 from selfexpress.errors import DegenerateWarning as Degenerate
 
@@ -54,7 +58,7 @@ def refused(rows, words, error=DataError, **fit):
 def test_nan_and_infinity(rows, value):
     spoiled = rows.copy()
     spoiled[7, 3] = value
-    refused(spoiled, "must be a finite matrix.*(NaN|infinity)")
+    refused(spoiled, "contains (NaN|infinity).* X must be finite")
 
 
 def test_a_row_of_zeros(rows):
@@ -155,8 +159,9 @@ def test_sparse_matrices(rows):
 
 def test_another_width_at_predict(rows):
     model = senet().fit(rows)
-    with pytest.raises(DataError, match=r"X has 9 features.*expecting 10"):
-        model.predict(rows[:, :9])
+    for narrow in (rows[:, :5], ArraySource(rows[:, :5]), torch.tensor(rows[:, :5])):
+        with pytest.raises(DataError, match=r"expecting 10 .*that fit saw"):
+            model.predict(narrow)
 
 
 def test_use_before_fit(rows):
@@ -185,3 +190,21 @@ def test_too_small_a_gamma(rows):
 
 def test_the_same_random_state_twice(rows, labels):
     np.testing.assert_array_equal(senet().fit(rows).labels_, labels)
+
+
+def test_a_path_is_not_a_matrix():
+    for path in ("rows.csv", Path("rows.csv")):
+        refused(path, "got the path 'rows.csv'. Use selfexpress.open_rows")
+
+
+def test_the_seed(rows):
+    for seed in (-1, "foo", 2.5):
+        with pytest.raises(ConfigError, match=f"random_state must be .* got {seed!r}"):
+            EnSC(3, device="cpu", random_state=seed).fit(rows)
+
+
+def test_a_row_of_a_source_that_is_not_finite_is_named(rows):
+    spoiled = rows.copy()
+    spoiled[[17, 30], 2] = np.nan
+    with pytest.raises(DataError, match="row 17, counted from 0, contains NaN"):
+        senet().fit(ArraySource(spoiled))

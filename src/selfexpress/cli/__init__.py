@@ -41,6 +41,7 @@ app.add_typer(data_app, name="data")
 # Typer keeps its own Click private; this is the class of everything that is wrong with
 # a command.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[2]
+_INTERRUPTED = 130
 
 
 def main() -> None:
@@ -49,13 +50,16 @@ def main() -> None:
         warnings.showwarning = _show_warning
         try:
             code = app(prog_name="selfexpress", standalone_mode=False)
+            if code == _INTERRUPTED:
+                # Newer releases of Typer make a code of it instead of raising.
+                raise KeyboardInterrupt
             sys.exit(code if isinstance(code, int) else 0)
         except _UsageError as error:
             _explain_usage(error)
             sys.exit(2)
         except (typer.Abort, KeyboardInterrupt):
             _complain("error", "interrupted")
-            sys.exit(130)
+            sys.exit(_INTERRUPTED)
         except (SelfExpressError, ValueError, TypeError, OSError) as error:
             _complain("error", str(error))
             sys.exit(2)

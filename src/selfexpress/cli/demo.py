@@ -10,7 +10,6 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
@@ -109,6 +108,9 @@ def _run(problem: _Problem, prefix: Path, *, quiet: bool) -> dict[str, float]:
     named = model.predict(X[is_new])
     write_labels(prefix.with_name(f"{prefix.name}-labels.csv"), model.labels_)
     model.save(prefix.with_suffix(".selfexpress"))
+    # Here, as every other command would wait for it.
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(6, 6), layout="constrained")
     axes = plot_coefficients(model.coefficients_, model.labels_, axes=figure.subplots())
     axes.set_title(f"{prefix.name}: |C|, sorted by label")

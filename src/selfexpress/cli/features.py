@@ -18,7 +18,7 @@ from rich.console import Console
 from torch import Tensor
 
 from selfexpress.cli.options import parse_count
-from selfexpress.cli.outputs import require_writable
+from selfexpress.cli.outputs import require_apart, require_writable
 from selfexpress.cli.stages import rows_bar
 from selfexpress.data.atomic import replacing
 from selfexpress.data.datasets import Dataset, load
@@ -103,6 +103,7 @@ def features(
     projection = _projection(whiten, project, center=center, block_size=block_size)
     _check_choice(scattering, encoder, projection, train=train)
     require_writable(output, suffixes=FORMATS)
+    require_apart({"DATA": data, "--encoder": encoder}, {"--output": output})
     samples = _read_samples(data, name=name, split=split)
     source = _rows_of(samples, resolve_device(device))
     if scattering:

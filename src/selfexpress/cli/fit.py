@@ -22,7 +22,7 @@ from selfexpress.cli.config import (
     write_config,
 )
 from selfexpress.cli.options import parse_count
-from selfexpress.cli.outputs import require_writable
+from selfexpress.cli.outputs import require_apart, require_writable
 from selfexpress.cli.problem import Problem, read_problem, require_run
 from selfexpress.cli.stages import shown_stages
 from selfexpress.config import AUTO
@@ -213,6 +213,15 @@ def fit(
         print(config_text(options), end="")
         return
     _require_places(output, labels, coefficients, log_csv)
+    require_apart(
+        {"DATA": data, "--truth": truth},
+        {
+            "--output": output,
+            "--labels": labels,
+            "--coefficients": coefficients,
+            "--log-csv": log_csv,
+        },
+    )
     require_run(run, truth=truth, images=images)
     problem = read_problem(data, name=name, images=images, truth=truth)
     model = SENet(
@@ -245,7 +254,11 @@ def fit(
         ),
     )
     with recorded_warnings() as warned, shown_stages(model, quiet=quiet):
-        model.fit(problem.rows)
+        try:
+            model.fit(problem.rows)
+        except KeyboardInterrupt:
+            _say_what_is_kept(checkpoint)
+            raise
     if not distributed.is_main():
         return
     model.save(output)
@@ -257,9 +270,9 @@ def fit(
         _save_run(run, model, problem, title=Path(data).stem, warned=warned)
         write_config(run / "config.toml", config_text(options, model.settings_))
     if as_json:
-        print(json.dumps(_summary(model, output, run)))
+        print(json.dumps(_summary(model, output, labels, run)))
     else:
-        _print_summary(model, output, run)
+        _print_summary(model, output, labels, run)
 
 
 def _require_places(
@@ -273,6 +286,17 @@ def _require_places(
         require_writable(coefficients, suffixes=(".npz",))
     if log is not None:
         require_writable(log, suffixes=(".csv",))
+
+
+def _say_what_is_kept(checkpoint: Path | None) -> None:
+    """Tell whoever interrupts a fit how to go on."""
+    if not distributed.is_main():
+        return
+    if checkpoint is None:
+        text = "Nothing is kept of this fit; with --checkpoint it could be taken up."
+    else:
+        text = f"The training is kept in {checkpoint}; the same command takes it up."
+    Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 # Options for which 0 means all.
@@ -325,9 +349,13 @@ def _save_run(
     )
 
 
-def _summary(model: SENet, output: Path, run: Path | None) -> dict[str, object]:
+def _summary(
+    model: SENet, output: Path, labels: Path | None, run: Path | None
+) -> dict[str, object]:
     sizes = np.bincount(model.labels_, minlength=model.n_clusters_)
-    written = {} if run is None else {"run": str(run), "config": f"{run}/config.toml"}
+    written = {} if labels is None else {"labels": str(labels)}
+    if run is not None:
+        written |= {"run": str(run), "config": f"{run}/config.toml"}
     return {
         "model": str(output),
         "n_samples": len(model.labels_),
@@ -341,7 +369,9 @@ def _summary(model: SENet, output: Path, run: Path | None) -> dict[str, object]:
     }
 
 
-def _print_summary(model: SENet, output: Path, run: Path | None) -> None:
+def _print_summary(
+    model: SENet, output: Path, labels: Path | None, run: Path | None
+) -> None:
     console = Console(highlight=False)
     counted = " (auto)" if model.n_clusters == AUTO else ""
     console.print(f"{len(model.labels_)} rows in {model.n_clusters_} clusters{counted}")
@@ -354,6 +384,8 @@ def _print_summary(model: SENet, output: Path, run: Path | None) -> None:
         f"{sum(model.timings_.values()):.1f} s: {stages}",
         f"model written to {output}",
     ]
+    if labels is not None:
+        lines.append(f"labels written to {labels}")
     if run is not None:
         command = shlex.join(["selfexpress", "report", str(run)])
         lines.append(f"run written to {run}; see it with: {command}")

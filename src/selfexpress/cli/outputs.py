@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from selfexpress.errors import DataError
@@ -33,3 +33,26 @@ def require_writable(path: Path, *, suffixes: Collection[str] = ()) -> None:
             f"{path} must be a file that can be written, but is a folder or lies in "
             "one without permission. Choose another place."
         )
+
+
+def require_apart(
+    inputs: Mapping[str, Path | str | None], outputs: Mapping[str, Path | None]
+) -> None:
+    """Refuse an output that is an input or another output: one would be lost.
+
+    Parameters
+    ----------
+    inputs, outputs : mapping of str to path
+        By the name that the command line has for them; None where not given.
+    """
+    known = {Path(place).resolve(): name for name, place in inputs.items() if place}
+    for name, place in outputs.items():
+        if place is None:
+            continue
+        path = place.resolve()
+        if path in known:
+            raise DataError(
+                f"{known[path]} and {name} must be different files, but both are "
+                f"{place}. Choose another name for {name}."
+            )
+        known[path] = name

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rich.progress import Progress
 
 from selfexpress import distributed
-from selfexpress.cli.outputs import require_writable
+from selfexpress.cli.outputs import require_apart, require_writable
 from selfexpress.cli.rows import read_rows
 from selfexpress.cli.stages import rows_bar
 from selfexpress.data.files import FORMATS, write_array
@@ -46,6 +46,10 @@ def predict(
     """
     for path in filter(None, (output, probabilities)):
         require_writable(path, suffixes=FORMATS)
+    require_apart(
+        {"MODEL": model, "DATA": data},
+        {"--output": output, "--probabilities": probabilities},
+    )
     fitted = SENet.load(model, device=device)
     rows = read_rows(data, name=name)
     if probabilities is not None:

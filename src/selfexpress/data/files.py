@@ -171,6 +171,11 @@ def read_csr(path: str | os.PathLike[str]) -> sparse.csr_array:
         The file cannot be read, or its parts do not make a sparse matrix.
     """
     path = Path(path)
+    if path.suffix.lower() != ".npz":
+        raise DataError(
+            f"A sparse matrix must lie in an .npz file, got {path}. Write it with "
+            "scipy.sparse.save_npz, or with --coefficients of selfexpress fit."
+        )
     with reading(path), open_npz(path) as container:
         needed = ("format", "shape", "data", "indices", "indptr")
         if not set(needed) <= set(container.entries):

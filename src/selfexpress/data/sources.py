@@ -195,7 +195,18 @@ class CheckedRows(MappedSource):
     """
 
     def __init__(self, source: RowSource, *, device: torch.device) -> None:
-        super().__init__(source, lambda rows: _finite(rows.to(device)))
+        super().__init__(source, lambda rows: _real(rows.to(device)))
+
+    def take(self, index: Tensor) -> Tensor:
+        """Return the rows at the given positions, in that order."""
+        rows = super().take(index)
+        _require_finite(rows, index)
+        return rows
+
+    def _mapped(self, block: RowBlock) -> RowBlock:
+        mapped = super()._mapped(block)
+        _require_finite(mapped.rows, mapped.index)
+        return mapped
 
 
 def blocks_between(
@@ -245,10 +256,15 @@ def _forget(array: Tensor | NDArray[np.generic]) -> None:
             mapping.madvise(mmap.MADV_DONTNEED)
 
 
-def _finite(rows: Tensor) -> Tensor:
-    if not torch.isfinite(rows).all():
-        raise DataError(
-            "The rows of a source must be finite, but a block contains NaN or "
-            "infinity. Clean them."
-        )
+def _real(rows: Tensor) -> Tensor:
     return rows if rows.is_floating_point() else rows.float()
+
+
+def _require_finite(rows: Tensor, index: Tensor) -> None:
+    is_finite = torch.isfinite(rows).all(dim=1)
+    if not is_finite.all():
+        first = int(index[int(is_finite.long().argmin())])
+        raise DataError(
+            f"The rows of a source must be finite, but row {first}, counted from 0, "
+            "contains NaN or infinity. Clean it."
+        )

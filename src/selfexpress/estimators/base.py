@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -48,33 +49,40 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
         ValueError
             If ``X`` is not a finite numeric matrix, or not as wide as the fitted one.
         """
+        if isinstance(X, str | PathLike):
+            raise DataError(
+                f"X must be a matrix, got the path {str(X)!r}. Use "
+                "selfexpress.open_rows to read a file."
+            )
         if isinstance(X, RowSource):
-            validate_data(self, _Shape(len(X), X.n_features), reset=reset, **_NO_CHECK)
             _require_rows(len(X), reset=reset)
+            shape = _Shape(len(X), X.n_features)
+            self._validated(shape, reset=reset, skip_check_array=True)
             return CheckedRows(X, device=device)
         if isinstance(X, Tensor):
             X = _check_tensor(X)
             if X.device.type != "cpu":
-                validate_data(self, X, reset=reset, **_NO_CHECK)
                 _require_rows(len(X), reset=reset)
+                self._validated(X, reset=reset, skip_check_array=True)
                 return ArraySource(X, dtype=_row_dtype(X), device=device)
             X = X.numpy()
-        try:
-            array = validate_data(
-                self,
-                X,
-                reset=reset,
-                dtype=[np.float32, np.float64],
-                ensure_min_samples=2 if reset else 1,
-            )
-        except ValueError as error:
-            # Several lines, and the array itself, are no help on a terminal.
-            raise DataError(
-                "X must be a finite matrix of real numbers, but is not: "
-                f"{one_line(error, longest=240)} Clean or reshape it."
-            ) from error
+        array = self._validated(
+            X,
+            reset=reset,
+            dtype=[np.float32, np.float64],
+            ensure_min_samples=2 if reset else 1,
+        )
         dtype = torch.float64 if array.dtype == np.float64 else torch.float32
         return ArraySource(array, dtype=dtype, device=device)
+
+    def _validated(self, X: Any, **options: Any) -> Any:
+        """Check by scikit-learn's rules, in fewer words."""
+        try:
+            return validate_data(self, X, **options)
+        except ValueError as error:
+            # Several lines, and the array itself, are no help on a terminal.
+            found = one_line(str(error).partition("\n")[0].rstrip(":. "), longest=240)
+            raise DataError(f"{found}. {_advice(found)}") from error
 
     def _cluster_config(self, n_samples: int, **chosen: Any) -> ClusterConfig:
         """Gather and check the settings of clustering, with those chosen for "auto"."""
@@ -130,7 +138,14 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
         self.n_clusters_ = int(clusters.n_clusters)
 
     def _seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
+        try:
+            state = check_random_state(self.random_state)
+        except ValueError as error:
+            raise ConfigError(
+                "random_state must be None, a number from 0 to 2**32 - 1 or a "
+                f"RandomState, got {self.random_state!r}. Use 0."
+            ) from error
+        return int(state.randint(2**31 - 1))
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
@@ -140,7 +155,19 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
         self.timings_[stage] = time.perf_counter() - start
 
 
-_NO_CHECK = {"skip_check_array": True}
+# What to do, by a word of what scikit-learn says is wrong.
+_ADVICE = {
+    "NaN": "X must be finite: fill or drop what is missing.",
+    "infinity": "X must be finite: drop or scale down such entries.",
+    "expecting": "X must have the columns that fit saw, and no others.",
+    "feature names": "X must have the columns that fit saw, in their order.",
+    "2D array": "X must be a matrix, a row for each sample: Reshape your data.",
+    "": "X must be a matrix of real numbers, a row for each sample.",
+}
+
+
+def _advice(found: str) -> str:
+    return next(advice for word, advice in _ADVICE.items() if word in found)
 
 
 class _Shape:
@@ -157,7 +184,7 @@ def _check_tensor(X: Tensor) -> Tensor:
     if X.ndim != 2 or X.is_complex() or 0 in X.shape:
         raise DataError(
             "X must be a real matrix of shape (n_samples, n_features), got "
-            f"{tuple(X.shape)} of {X.dtype}. Reshape it to two dimensions."
+            f"{tuple(X.shape)} of {X.dtype}. Reshape it, or take real numbers."
         )
     if not torch.isfinite(X).all():
         raise DataError("X must be finite, but contains NaN or infinity. Clean it.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import torch
 from scipy import sparse
@@ -9,7 +11,13 @@ from torch import Tensor
 
 from selfexpress.baselines.esc import exemplar_expression
 from selfexpress.baselines.problem import ElasticNetConfig, Progress
+from selfexpress.config import AUTO, require_count
+from selfexpress.errors import DegenerateWarning
 from selfexpress.estimators.solver import SolverClusterer
+
+# Exemplars that "auto" takes of many rows, and rows for each of fewer.
+_MOST_EXEMPLARS = 300
+_ROWS_AN_EXEMPLAR = 5
 
 
 class ESC(SolverClusterer):
@@ -27,8 +35,9 @@ class ESC(SolverClusterer):
     n_clusters : int or "auto"
         "auto" counts them in the graph, from 2 to 100: see :doc:`/how-it-works`. The
         affinity should be "symmetric" then: few neighbours leave a graph in pieces.
-    n_exemplars : int
-        Rows that express all others; all rows where there are fewer.
+    n_exemplars : int or "auto"
+        Rows that express all others. "auto" takes 300, or a fifth of fewer than 1500
+        rows: an exemplar expresses itself and no other row.
     gamma : float
         Weight of the reconstruction against the penalty, absolute.
     l1_ratio : float
@@ -95,7 +104,7 @@ class ESC(SolverClusterer):
         self,
         n_clusters: int | str = 8,
         *,
-        n_exemplars: int = 300,
+        n_exemplars: int | str = "auto",
         gamma: float = 150.0,
         l1_ratio: float = 1.0,
         tol: float = 1e-3,
@@ -132,13 +141,30 @@ class ESC(SolverClusterer):
             max_iter=self.max_iter,
         )
         result = exemplar_expression(
-            rows, self.n_exemplars, config, seed=seed, progress=progress
+            rows, self._n_chosen(len(rows)), config, seed=seed, progress=progress
         )
         self.exemplars_ = result.exemplars
         self.kkt_violation_ = result.expression.kkt_violation
         self.duality_gap_ = result.expression.duality_gap
         self.n_iter_ = int(result.expression.n_iter.max())
         return _spread(result.expression.coefficients, result.exemplars)
+
+    def _n_chosen(self, n_rows: int) -> int:
+        """Return how many exemplars to choose."""
+        if self.n_exemplars == AUTO:
+            return max(1, min(_MOST_EXEMPLARS, n_rows // _ROWS_AN_EXEMPLAR))
+        advice = "Use 'auto', or for example 300."
+        require_count("n_exemplars", self.n_exemplars, advice=advice)
+        n_exemplars = int(self.n_exemplars)
+        if n_exemplars >= n_rows:
+            warnings.warn(
+                f"n_exemplars should be less than the number of samples, n_samples="
+                f"{n_rows}, but is {n_exemplars}: every row is an exemplar, which "
+                f"expresses itself and nothing else. {advice}",
+                DegenerateWarning,
+                stacklevel=4,
+            )
+        return min(n_exemplars, n_rows)
 
 
 def _spread(coefficients: sparse.csr_array, exemplars: np.ndarray) -> sparse.csr_array:

@@ -165,7 +165,9 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def _header(metadata: dict[str, str] | None) -> dict[str, Any]:
-    header: Any = json.loads((metadata or {})["selfexpress"])
+    if not metadata or "selfexpress" not in metadata:
+        raise ValueError("its header is that of another program")
+    header: Any = json.loads(metadata["selfexpress"])
     if not isinstance(header, dict) or header.get("format") != "selfexpress-model":
         raise ValueError("the header is not that of a model")
     if header.get("version") != FORMAT_VERSION or header["version"] is True:

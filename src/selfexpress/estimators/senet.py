@@ -276,17 +276,16 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         DegenerateError
             If every coefficient is zero, which names the gamma that is needed.
         """
-        self.timings_ = {}
+        device = resolve_device(self.device)
+        whole = UnitRows(self._source(X, reset=True, device=device))
+        settings = chosen_settings(self, len(whole), device)
+        cluster_config = self._cluster_config(len(whole), affinity=settings["affinity"])
+        train_config = train_settings(self, settings)
+        streaming.check_search(self.search)
+        self.timings_, self.settings_ = {}, settings
         # A fit that fails must not leave a new network beside old references.
         if hasattr(self, "references_"):
             del self.references_
-        device = resolve_device(self.device)
-        whole = UnitRows(self._source(X, reset=True, device=device))
-        self.settings_ = chosen_settings(self, len(whole), device)
-        affinity = self.settings_["affinity"]
-        cluster_config = self._cluster_config(len(whole), affinity=affinity)
-        train_config = train_settings(self, self.settings_)
-        streaming.check_search(self.search)
         # Many processes must draw the same rows.
         seed = int(distributed.from_main(torch.tensor(self._seed())))
         source = streaming.shared(whole)

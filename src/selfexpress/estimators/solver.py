@@ -16,7 +16,7 @@ from torch import Tensor
 
 from selfexpress.baselines.problem import Progress
 from selfexpress.data.sources import RowSource, UnitRows
-from selfexpress.errors import DegenerateError
+from selfexpress.errors import ConfigError, DegenerateError
 from selfexpress.estimators.base import SelfExpressiveClusterer
 from selfexpress.ops.devices import resolve_device
 
@@ -56,6 +56,8 @@ class SolverClusterer(SelfExpressiveClusterer, ABC):
         device = resolve_device(self.device)
         source = UnitRows(self._source(X, reset=True, device=device))
         cluster_config = self._cluster_config(len(source))
+        if not isinstance(self.join, bool):
+            raise ConfigError(f"join must be a bool, got {self.join!r}. Use False.")
         seed = self._seed()
 
         with self._timed("coefficients"), _progress_bar(self.verbose) as progress:

@@ -6,6 +6,7 @@ Shapes: N rows, n rows that are clustered, R references, k clusters.
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Iterator
 
 import numpy as np
@@ -28,7 +29,7 @@ from selfexpress.data.memory import free_bytes
 from selfexpress.data.prefetch import Prefetched
 from selfexpress.data.shards import OwnRows
 from selfexpress.data.sources import ArraySource, RowSource, blocks_between
-from selfexpress.errors import ConfigError, DataError
+from selfexpress.errors import ConfigError, DataError, DegenerateWarning
 from selfexpress.network import SelfExpressiveNetwork
 
 logger = logging.getLogger(__name__)
@@ -236,6 +237,7 @@ def weights_of(
     device = references.keys.device
     ahead = Prefetched(source)
     block_size = _NAMED_ROWS.get(device.type, 8192)
+    n_empty = 0
     for block in blocks_between(ahead, start, stop, block_size=block_size):
         coefficients = largest_coefficients(
             network,
@@ -244,7 +246,16 @@ def weights_of(
             n_nonzero=n_nonzero,
             exclude_self=False,
         )
+        n_empty += int((coefficients.value == 0).all(dim=1).sum())
         yield cluster_weights(coefficients, references)
+    if n_empty:
+        warnings.warn(
+            f"Every row to be named should have a coefficient, but {n_empty} of "
+            f"{stop - start} have none and get the commonest cluster; leave out rows "
+            "that are zero or unlike those of the fit.",
+            DegenerateWarning,
+            stacklevel=2,
+        )
 
 
 def labels_of(

@@ -378,6 +378,7 @@ def test_a_missing_folder_is_named(write, tmp_path):
         (lambda path: read_array(path / "a"), r"\.safetensors, got ''"),
         (lambda path: read_array(path / "a.npy"), "does not exist"),
         (lambda path: read_csr(path / "a.npz"), "does not exist"),
+        (lambda path: read_csr(path / "a.csv"), "must lie in an .npz file, got"),
         (lambda path: write_array(path, np.eye(2)), "suffix"),
     ],
 )

@@ -5,9 +5,9 @@ import pytest
 from compare import assert_same_partition
 
 from selfexpress.data.synthetic import make_subspaces
-from selfexpress.errors import ConfigError
+from selfexpress.errors import ConfigError, DegenerateWarning
 from selfexpress.estimators.esc import ESC
-from selfexpress.metrics import subspace_preserving_error
+from selfexpress.metrics import clustering_accuracy, subspace_preserving_error
 
 # Clean subspaces may fall into more pieces than clusters; that is not tested here.
 pytestmark = pytest.mark.filterwarnings(
@@ -51,6 +51,30 @@ def test_only_exemplars_express(data, seed):
 
 
 def test_bad_settings_are_refused_by_name(data):
-    for bad in ({"n_exemplars": 0}, {"gamma": 0}, {"l1_ratio": 0}):
+    for bad in (
+        {"n_exemplars": 0},
+        {"n_exemplars": "many"},
+        {"gamma": 0},
+        {"l1_ratio": 0},
+    ):
         with pytest.raises(ConfigError, match=next(iter(bad))):
             ESC(3, **bad).fit(data.X)
+
+
+@pytest.mark.parametrize(("n_rows", "expected"), [(3, 1), (250, 50), (10_000, 300)])
+def test_exemplars_are_few_among_few_rows(n_rows, expected):
+    assert ESC()._n_chosen(n_rows) == expected
+
+
+def test_the_defaults_suit_few_rows(seed):
+    data = make_subspaces(
+        5, dimension=4, n_features=20, n_samples=50, random_state=seed
+    )
+    model = ESC(5, random_state=seed).fit(data.X)
+    assert len(model.exemplars_) == 50
+    assert clustering_accuracy(data.labels, model.labels_) >= 0.95
+
+
+def test_as_many_exemplars_as_rows_are_warned_of():
+    with pytest.warns(DegenerateWarning, match="n_samples=40, but is 300"):
+        assert ESC(n_exemplars=300)._n_chosen(40) == 40

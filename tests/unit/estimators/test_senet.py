@@ -24,7 +24,9 @@ from selfexpress.data.sources import ArraySource
 from selfexpress.errors import (
     CheckpointError,
     ConfigError,
+    DataError,
     DegenerateError,
+    DegenerateWarning,
     IgnoredSettingWarning,
 )
 from selfexpress.metrics import adjusted_rand, clustering_accuracy
@@ -314,13 +316,33 @@ def test_bad_rows_are_refused(data, model):
         SENet(3).predict(data.X)
 
 
-def test_a_failed_fit_leaves_no_half_fitted_model(data):
-    fitted = SENet(3, **{**SETTINGS, "max_iter": 30, "affinity": "symmetric"})
-    fitted.fit(data.X).set_params(affinity="rbf", n_train_samples=None)
+def test_a_fit_that_is_refused_leaves_the_model_as_it_was(data):
+    fitted = SENet(3, **{**SETTINGS, "max_iter": 30}).fit(data.X)
+    before, settings = fitted.predict(data.X), dict(fitted.settings_)
+    spoiled = data.X.copy()
+    spoiled[0, 0] = np.nan
+    with pytest.raises(DataError):
+        fitted.fit(spoiled)
     with pytest.raises(ConfigError):
-        fitted.fit(data.X)
+        fitted.set_params(affinity="rbf", max_iter=10).fit(data.X)
+    assert (fitted.predict(data.X) == before).all()
+    assert fitted.settings_ == settings
+
+
+def test_a_fit_that_fails_leaves_no_half_fitted_model(data):
+    fitted = SENet(3, **{**SETTINGS, "max_iter": 30}).fit(data.X)
+    with pytest.raises(DegenerateError):
+        fitted.set_params(gamma=1e-6).fit(data.X)
     with pytest.raises(NotFittedError):
         fitted.predict(data.X)
+
+
+def test_rows_that_nothing_expresses_are_named_with_a_warning(model, data):
+    rows = np.vstack([data.X[:3], np.zeros((2, data.X.shape[1]))])
+    with pytest.warns(DegenerateWarning, match="2 of 5 have none and get the common"):
+        labels = model.predict(rows)
+    commonest = np.bincount(model.references_.labels).argmax()
+    assert (labels[3:] == commonest).all()
 
 
 def test_settings_changed_after_the_fit_do_not_reach_the_fitted_model(

@@ -34,3 +34,10 @@ def test_bad_settings_are_refused_by_name(seed):
     for bad in ({"n_nonzero": 0}, {"tol": -1.0}, {"n_neighbors": 0}):
         with pytest.raises(ConfigError, match=next(iter(bad))):
             SSCOMP(2, **bad).fit(data.X)
+
+
+@pytest.mark.parametrize("join", ["foo", None, 1])
+def test_join_is_a_bool(join):
+    data = make_subspaces(3, dimension=2, n_features=10, n_samples=20, random_state=0)
+    with pytest.raises(ConfigError, match="join must be a bool"):
+        SSCOMP(3, join=join, random_state=0).fit(data.X)
