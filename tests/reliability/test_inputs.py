@@ -194,7 +194,7 @@ def test_the_same_random_state_twice(rows, labels):
 
 def test_a_path_is_not_a_matrix():
     for path in ("rows.csv", Path("rows.csv")):
-        refused(path, "got the path 'rows.csv'. Use selfexpress.open_rows")
+        refused(path, "got the path 'rows.csv'. Use selfexpress.data.open_rows")
 
 
 def test_the_seed(rows):

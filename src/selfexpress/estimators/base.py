@@ -52,7 +52,7 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
         if isinstance(X, str | PathLike):
             raise DataError(
                 f"X must be a matrix, got the path {str(X)!r}. Use "
-                "selfexpress.open_rows to read a file."
+                "selfexpress.data.open_rows to read a file."
             )
         if isinstance(X, RowSource):
             _require_rows(len(X), reset=reset)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
+import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
@@ -56,7 +57,7 @@ class SolverClusterer(SelfExpressiveClusterer, ABC):
         device = resolve_device(self.device)
         source = UnitRows(self._source(X, reset=True, device=device))
         cluster_config = self._cluster_config(len(source))
-        if not isinstance(self.join, bool):
+        if not isinstance(self.join, bool | np.bool_):
             raise ConfigError(f"join must be a bool, got {self.join!r}. Use False.")
         seed = self._seed()
 
