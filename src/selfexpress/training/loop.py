@@ -266,8 +266,10 @@ class _Steps:
                 seed=self._seed,
                 history=self._history,
             )
+            self._step: Step = self._plain
             try:
-                self._step = self._recorded()
+                if self._plain.is_replayable:
+                    self._step = GraphedStep(self._plain)
                 break
             except (MemoryError, RuntimeError) as error:
                 if not is_out_of_memory(error) or not self._can_use_less:
@@ -275,10 +277,6 @@ class _Steps:
             self._plain.finish()
             self._use_less_memory()
         self._step.follow(self._schedule)
-
-    def _recorded(self) -> Step:
-        """Return the plain step, as a recording where it can be recorded."""
-        return GraphedStep(self._plain) if self._plain.is_replayable else self._plain
 
     def _rebuild(self) -> None:
         """Make the steps anew, by changed settings, with the state they have."""
