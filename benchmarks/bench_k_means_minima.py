@@ -11,21 +11,19 @@ and by how much it is the lowest, tells what a single figure of such a table is 
 from __future__ import annotations
 
 import argparse
+from collections import defaultdict
 from dataclasses import replace
-from itertools import groupby
 
 import torch
 from record import write_record
 from sklearn.cluster import KMeans
 
-from selfexpress.affinity.graph import build_affinity
 from selfexpress.experiments.cells import Context
-from selfexpress.experiments.evaluation import express, make_senet
-from selfexpress.experiments.images import curve_size, senet_cell
+from selfexpress.experiments.evaluation import make_senet
+from selfexpress.experiments.images import curve_size, find_clusters, senet_cell
 from selfexpress.experiments.inputs import image_rows
 from selfexpress.experiments.places import default_cache
 from selfexpress.metrics import clustering_accuracy
-from selfexpress.spectral import spectral_clusters
 
 # Sums of squares that agree to so many digits are one minimum.
 DIGITS = 4
@@ -41,36 +39,21 @@ def embedding_of(cell, rows, context: Context):
         seed=cell.seed,
         device=context.device,
     ).fit(rows.X[rows.draw(cell.n_train, cell.seed)])
-    coefficients = express(
-        model.network_, rows.X, n_nonzero=preset.recipe.n_nonzero, device=context.device
-    )
-    affinity = build_affinity(
-        coefficients,
-        kind=preset.recipe.affinity,
-        n_neighbors=preset.recipe.n_neighbors,
-        device=context.device,
-    )
-    return spectral_clusters(
-        affinity,
-        preset.n_clusters,
-        n_eigenvectors=preset.recipe.n_eigenvectors,
-        n_init=1,
-        device=context.device,
+    return find_clusters(
+        model.network_, rows.X, preset, seed=cell.seed, context=context, seconds={}
     ).embedding
 
 
 def minima_of(embedding, truth, *, n_clusters: int, n_starts: int) -> list[dict]:
     """Return the minima by rising sum of squares, and how many starts ended there."""
-    ends = []
+    accuracies = defaultdict(list)
     for seed in range(n_starts):
         found = KMeans(n_clusters, n_init=1, random_state=seed).fit(embedding)
         inertia = float(f"{found.inertia_:.{DIGITS}g}")
-        ends.append((inertia, clustering_accuracy(truth, found.labels_)))
-    ends.sort()
+        accuracies[inertia].append(clustering_accuracy(truth, found.labels_))
     return [
-        {"inertia": inertia, "accuracy": same[0][1], "starts": len(same)}
-        for inertia, group in groupby(ends, key=lambda end: end[0])
-        if (same := list(group))
+        {"inertia": inertia, "accuracy": min(same), "starts": len(same)}
+        for inertia, same in sorted(accuracies.items())
     ]
 
 

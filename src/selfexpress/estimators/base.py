@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
@@ -22,6 +21,7 @@ from selfexpress.affinity.joining import join_components
 from selfexpress.config import ClusterConfig
 from selfexpress.data.sources import ArraySource, CheckedRows, RowSource
 from selfexpress.errors import ConfigError, DataError, one_line
+from selfexpress.ops.seeds import draw_seed
 from selfexpress.spectral import spectral_clusters
 
 
@@ -138,14 +138,7 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
         self.n_clusters_ = int(clusters.n_clusters)
 
     def _seed(self) -> int:
-        try:
-            state = check_random_state(self.random_state)
-        except ValueError as error:
-            raise ConfigError(
-                "random_state must be None, a number from 0 to 2**32 - 1 or a "
-                f"RandomState, got {self.random_state!r}. Use 0."
-            ) from error
-        return int(state.randint(2**31 - 1))
+        return draw_seed(self.random_state)
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:

@@ -19,9 +19,7 @@ from selfexpress.affinity.coefficients import sparse_coefficients
 from selfexpress.config import NetworkConfig, TrainConfig
 from selfexpress.data.sources import ArraySource, RowSource, UnitRows
 from selfexpress.estimators import streaming
-from selfexpress.estimators.base import (
-    SelfExpressiveClusterer,
-)
+from selfexpress.estimators.base import SelfExpressiveClusterer
 from selfexpress.estimators.fitting import trained_network
 from selfexpress.estimators.html_summary import ShownInNotebooks
 from selfexpress.estimators.persistence import SavedToFile

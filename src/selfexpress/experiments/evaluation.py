@@ -34,11 +34,12 @@ MOST_EDGES = 20_000_000
 
 @dataclass(frozen=True)
 class Clustering:
-    """Coefficients of rows on each other, their graph and its clusters."""
+    """Coefficients of rows on each other, their graph, its clusters and embedding."""
 
     coefficients: sparse.csr_array
     affinity: sparse.csr_array
     labels: NDArray[np.int64]
+    embedding: NDArray[np.float64]
 
 
 def make_senet(
@@ -89,7 +90,7 @@ def cluster(
             seed=seed,
             device=device,
         )
-    return Clustering(coefficients, affinity, clusters.labels)
+    return Clustering(coefficients, affinity, clusters.labels, clusters.embedding)
 
 
 def express(

@@ -8,8 +8,8 @@ from selfexpress.experiments.cells import Cell
 from selfexpress.experiments.evaluation import MOST_EDGES
 from selfexpress.experiments.images import (
     ImageCell,
-    MethodCell,
     ensc_cell,
+    scores_of_all,
     senet_cell,
     timing_cell,
     train_sizes,
@@ -50,11 +50,16 @@ def summarize(results: Results, is_quick: bool) -> Summary:
     for dataset in _datasets(is_quick):
         title = IMAGES[dataset].title
         rows += [
-            (title, f"{cell.n_train:,}", *_figures(results, cell, is_quick))
+            (
+                title,
+                f"{cell.n_train:,}",
+                *_figures(results, cell, _seconds(results, cell, is_quick)),
+            )
             for cell in _trained(dataset, is_quick)
         ]
         exact = ensc_cell(dataset, is_quick)
-        rows.append((title, "EnSC, solved", *_exact_figures(results, exact)))
+        seconds = results.metric(exact, "seconds", "coefficients")
+        rows.append((title, "EnSC, solved", *_figures(results, exact, seconds)))
         panel = _panel(results, dataset, is_quick)
         if panel.lines:
             panels.append(panel)
@@ -76,24 +81,16 @@ def _seconds(results: Results, cell: ImageCell, is_quick: bool) -> tuple[float, 
     return results.metric(timed, "seconds", "training")
 
 
-def _figures(results: Results, cell: ImageCell, is_quick: bool) -> tuple[Figure, ...]:
-    errors = results.metric(cell, "full", "wrong_edges")
+def _figures(
+    results: Results, cell: Cell, seconds: tuple[float, ...]
+) -> tuple[Figure, ...]:
+    path = scores_of_all(cell)
+    errors = results.metric(cell, *path, "wrong_edges")
     return (
-        Figure(_seconds(results, cell, is_quick), digits=1),
-        Figure(results.metric(cell, "full", "accuracy")),
-        Figure(results.metric(cell, "full", "normalized_mutual_info")),
-        Figure(results.metric(cell, "full", "adjusted_rand")),
-        Figure(tuple(100 * error for error in errors), digits=1),
-    )
-
-
-def _exact_figures(results: Results, cell: MethodCell) -> tuple[Figure, ...]:
-    errors = results.metric(cell, "wrong_edges")
-    return (
-        Figure(results.metric(cell, "seconds", "coefficients"), digits=1),
-        Figure(results.metric(cell, "accuracy")),
-        Figure(results.metric(cell, "normalized_mutual_info")),
-        Figure(results.metric(cell, "adjusted_rand")),
+        Figure(seconds, digits=1),
+        Figure(results.metric(cell, *path, "accuracy")),
+        Figure(results.metric(cell, *path, "normalized_mutual_info")),
+        Figure(results.metric(cell, *path, "adjusted_rand")),
         Figure(tuple(100 * error for error in errors), digits=1),
     )
 

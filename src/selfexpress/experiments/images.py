@@ -344,6 +344,11 @@ def senet_cell(dataset: str, n_train: int, is_quick: bool) -> ImageCell:
     return replace(cell, look_at=look_at, look_at_all=look_at_all)
 
 
+def scores_of_all(cell: Cell) -> tuple[str, ...]:
+    """Return where the metrics of a cell hold the scores of all images."""
+    return ("full",) if isinstance(cell, ImageCell) else ()
+
+
 def ensc_cell(dataset: str, is_quick: bool, part: str = "full") -> MethodCell:
     """Return the cell of the exact method, which SENet is compared with."""
     return MethodCell(preset=preset_of(dataset, is_quick), method="ensc", part=part)
@@ -371,7 +376,9 @@ def train_sizes(is_quick: bool) -> tuple[int, ...]:
 
 
 def _fitted(model: Any) -> Clustering:
-    return Clustering(model.coefficients_, model.affinity_matrix_, model.labels_)
+    return Clustering(
+        model.coefficients_, model.affinity_matrix_, model.labels_, model.embedding_
+    )
 
 
 def _settings(model: Any) -> dict[str, Any]:

@@ -6,10 +6,10 @@ from selfexpress.data.datasets import locate
 from selfexpress.errors import DataError
 from selfexpress.experiments.cells import Cell
 from selfexpress.experiments.images import (
-    ImageCell,
     MethodCell,
     curve_size,
     preset_of,
+    scores_of_all,
     senet_cell,
     train_sizes,
 )
@@ -116,7 +116,7 @@ def _other_sizes(
 
 
 def _figures(results: Results, chosen: Cell, published: Scores) -> list[str | Figure]:
-    path = ("full",) if isinstance(chosen, ImageCell) else ()
+    path = scores_of_all(chosen)
     errors = results.metric(chosen, *path, "wrong_edges")
     return [
         *(

@@ -23,7 +23,6 @@ from sklearn.base import (
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
 )
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -50,6 +49,7 @@ from selfexpress.features.encoder_views import (
 )
 from selfexpress.features.resnet import LAYERS, Architecture, build_network
 from selfexpress.ops.devices import resolve_device
+from selfexpress.ops.seeds import draw_seed
 
 _FORMAT = "selfexpress image encoder 1"
 
@@ -199,7 +199,7 @@ class CodingRateEncoder(
         """
         images = check_images(X, least=2)
         architecture, settings = self._check_settings(len(images))
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = draw_seed(self.random_state)
         device = resolve_device(self.device)
 
         generator = stream_generator(seed, INITIALISATION, 0)

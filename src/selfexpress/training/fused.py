@@ -112,11 +112,11 @@ class FusedGradient:
         rows = torch.cat([block.rows for block in blocks])
         return ArraySource(rows, dtype=dtype, device=rows.device)
 
-    @torch.no_grad()
     def gradient(self, batch: RowBlock, source: RowSource) -> Objective:
         """Write the gradient by the algorithm that is set."""
         return _ALGORITHMS[self._config.algorithm](self, batch, source)
 
+    @torch.no_grad()
     def naive(self, batch: RowBlock, source: RowSource) -> Objective:
         """Write the gradient, all keys at once; see ``objective.naive_gradient``."""
         (block,) = source.blocks(len(source))

@@ -201,6 +201,7 @@ class _Steps:
         """Take a step, with smaller blocks where memory does not suffice, and tell."""
         while True:
             try:
+                self._record()
                 self._step(state.step)
                 break
             except (MemoryError, RuntimeError) as error:
@@ -208,7 +209,6 @@ class _Steps:
                     raise
             # Here the error is gone, and with its frames all that was allocated.
             self._use_less_memory()
-            self._rebuild()
         state.step += 1
         for callback in callbacks:
             callback.on_step_end(state)
@@ -257,26 +257,20 @@ class _Steps:
         )
 
     def _prepare(self) -> None:
-        """Make the steps, with smaller blocks where memory does not suffice."""
-        while True:
-            self._plain = PlainStep(
-                self._network,
-                self._source,
-                self._config,
-                seed=self._seed,
-                history=self._history,
-            )
-            self._step: Step = self._plain
-            try:
-                if self._plain.is_replayable:
-                    self._step = GraphedStep(self._plain)
-                break
-            except (MemoryError, RuntimeError) as error:
-                if not is_out_of_memory(error) or not self._can_use_less:
-                    raise
-            self._plain.finish()
-            self._use_less_memory()
+        self._plain = PlainStep(
+            self._network,
+            self._source,
+            self._config,
+            seed=self._seed,
+            history=self._history,
+        )
+        self._step: Step = self._plain
         self._step.follow(self._schedule)
+
+    def _record(self) -> None:
+        """Record a step that can be recorded, once; it takes its memory here."""
+        if self._plain.is_replayable and self._step is self._plain:
+            self._step = GraphedStep(self._plain)
 
     def _rebuild(self) -> None:
         """Make the steps anew, by changed settings, with the state they have."""
@@ -309,6 +303,7 @@ class _Steps:
         if torch.cuda.is_available():
             torch.cuda.synchronize()
             torch.cuda.empty_cache()
+        self._rebuild()
 
 
 def _overwrite(tensors: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
