@@ -32,9 +32,10 @@ from selfexpress.training.streams import SideStream
 # Rows of a block: matrix units work on tiles of this size.
 _BLOCK_MULTIPLE = 256
 
-# Two passes over more rows than this take so long that launching kernels is nothing,
-# and leaving out keys that are not active gains more. Every block is in the recording.
-_MAX_ROWS_RECORDED = 65_536
+# Two passes over more rows than this, eight blocks of the default size, take so long
+# that launching kernels is nothing, and leaving out keys that are not active gains
+# more. Every block is in the recording.
+_MAX_ROWS_RECORDED = 131_072
 _MAX_BLOCKS_RECORDED = 64
 
 # Last blocks of pass 1 that a GPU keeps for pass 2; elsewhere it is one.
@@ -95,17 +96,16 @@ class FusedGradient:
             source.n_features + n_missing,
         )
         self._is_in_memory = in_memory
-        n_blocks = max(1, math.ceil(len(source) / self._config.block_size))
+        n_blocks = _count_blocks(self._config, len(source))
         # Blocks of one size: the last is worked on once, so it should not be small.
         even = math.ceil(len(source) / n_blocks)
         multiple = min(_BLOCK_MULTIPLE, self._config.block_size)
         rounded = -(-even // multiple) * multiple
         self._block_size = min(rounded, self._config.block_size)
-        is_short = self._config.algorithm == "naive" or (
-            len(source) <= _MAX_ROWS_RECORDED and n_blocks <= _MAX_BLOCKS_RECORDED
-        )
         is_cuda = self._threshold.device.type == "cuda"
-        self.is_replayable = is_cuda and in_memory and is_short
+        self.is_replayable = (
+            is_cuda and in_memory and is_worth_recording(self._config, len(source))
+        )
         if not in_memory:
             return prepared
         blocks = prepared.blocks(self._config.block_size)
@@ -241,6 +241,18 @@ class FusedGradient:
     def _objective(self, residual: Tensor, penalty: Tensor) -> Objective:
         reconstruction = residual.to(self._sum_dtype).square().sum()
         return Objective(reconstruction / len(residual), penalty / len(residual))
+
+
+def is_worth_recording(config: TrainConfig, n_rows: int) -> bool:
+    """Tell whether launching kernels is much of the time of a step."""
+    if config.algorithm == "naive":
+        return True
+    n_blocks = _count_blocks(config, n_rows)
+    return n_rows <= _MAX_ROWS_RECORDED and n_blocks <= _MAX_BLOCKS_RECORDED
+
+
+def _count_blocks(config: TrainConfig, n_rows: int) -> int:
+    return max(1, math.ceil(n_rows / config.block_size))
 
 
 _ALGORITHMS = {"naive": FusedGradient.naive, "two_pass": FusedGradient.two_pass}

@@ -11,7 +11,7 @@ from problems import small_network, unit_data
 from selfexpress.config import NetworkConfig, TrainConfig
 from selfexpress.data.sources import ArraySource, MappedSource, RowBlock
 from selfexpress.network import SelfExpressiveNetwork
-from selfexpress.training.fused import FusedGradient
+from selfexpress.training.fused import FusedGradient, is_worth_recording
 from selfexpress.training.graphed import GraphedStep
 from selfexpress.training.loop import train
 from selfexpress.training.objective import naive_gradient
@@ -115,6 +115,21 @@ def test_blocks_are_no_larger_than_asked_for(block_size):
     fused = FusedGradient(network, parameters, config)
     fused.prepare(source, in_memory=True)
     assert fused._block_size <= block_size
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "n_rows", "block_size", "expected"),
+    [
+        ("naive", 1_000_000, 16_384, True),
+        ("two_pass", 20_000, 512, True),
+        ("two_pass", 100_000, 16_384, True),
+        ("two_pass", 100_000, 512, False),
+        ("two_pass", 200_000, 16_384, False),
+    ],
+)
+def test_short_steps_are_worth_recording(algorithm, n_rows, block_size, expected):
+    config = TrainConfig(algorithm=algorithm, block_size=block_size)
+    assert is_worth_recording(config, n_rows) is expected
 
 
 @pytest.mark.gpu
