@@ -21,7 +21,7 @@ from selfexpress.cli.config import (
     read_config,
     write_config,
 )
-from selfexpress.cli.options import parse_count
+from selfexpress.cli.options import parse_count, parse_number
 from selfexpress.cli.outputs import require_apart, require_writable
 from selfexpress.cli.problem import Problem, read_problem, require_run
 from selfexpress.cli.stages import shown_stages
@@ -40,9 +40,17 @@ _TRAINING, _GRAPH = "Training", "Graph and labels"
 _MACHINE, _TERMINAL = "Machine", "Configuration and terminal"
 
 
-def _auto(text: str, panel: str) -> Any:
+def _auto(text: str, panel: str, **taken: Any) -> Any:
     """Return an option that SENet decides upon unless it is given."""
-    return typer.Option(help=text, rich_help_panel=panel, show_default="auto")
+    return typer.Option(help=text, rich_help_panel=panel, show_default="auto", **taken)
+
+
+def _auto_count(text: str, panel: str) -> Any:
+    return _auto(text, panel, parser=parse_count, metavar="INTEGER|auto")
+
+
+def _auto_number(text: str, panel: str) -> Any:
+    return _auto(text, panel, parser=parse_number, metavar="FLOAT|auto")
 
 
 def _default(text: str, panel: str, value: object) -> Any:
@@ -95,35 +103,33 @@ def fit(
         _file("File or data set with the samples as pictures.", _REPORT),
     ] = None,
     gamma: Annotated[
-        float | None,
-        _auto("Weight of the reconstruction against sparsity.", _TRAINING),
+        Any,
+        _auto_number("Weight of the reconstruction against sparsity.", _TRAINING),
     ] = None,
     gamma_scale: Annotated[
         str | None,
         _default("absolute, or relative to the data.", _TRAINING, "absolute"),
     ] = None,
     l1_ratio: Annotated[
-        float | None,
-        _auto("Share of the l1 norm in the elastic net.", _TRAINING),
+        Any,
+        _auto_number("Share of the l1 norm in the elastic net.", _TRAINING),
     ] = None,
     max_iter: Annotated[
-        int | None, _auto("Training steps, or the most of them.", _TRAINING)
+        Any, _auto_count("Training steps, or the most of them.", _TRAINING)
     ] = None,
     n_train_samples: Annotated[
-        int | None, _auto("Rows drawn to train on; 0 for all.", _TRAINING)
+        Any, _auto_count("Rows drawn to train on; 0 for all.", _TRAINING)
     ] = None,
     batch_size: Annotated[
-        int | None, _auto("Rows expressed in a step.", _TRAINING)
+        Any, _auto_count("Rows expressed in a step.", _TRAINING)
     ] = None,
     hidden_sizes: Annotated[
         str | None, _auto("Hidden layers, such as 512,512.", _TRAINING)
     ] = None,
     n_embedding: Annotated[
-        int | None, _auto("Dimension of queries and keys.", _TRAINING)
+        Any, _auto_count("Dimension of queries and keys.", _TRAINING)
     ] = None,
-    learning_rate: Annotated[
-        float | None, _auto("Of the first step.", _TRAINING)
-    ] = None,
+    learning_rate: Annotated[Any, _auto_number("Of the first step.", _TRAINING)] = None,
     schedule: Annotated[
         str | None,
         _default(
@@ -151,11 +157,11 @@ def fit(
         int | None, _default("Coefficients kept of each row.", _GRAPH, 30)
     ] = None,
     n_eigenvectors: Annotated[
-        int | None, _auto("Dimension of the spectral embedding.", _GRAPH)
+        Any, _auto_count("Dimension of the spectral embedding.", _GRAPH)
     ] = None,
     n_cluster_samples: Annotated[
-        int | None,
-        _auto("Rows to build the graph of; 0 for all. Others are named.", _GRAPH),
+        Any,
+        _auto_count("Rows to build the graph of; 0 for all. Others are named.", _GRAPH),
     ] = None,
     block_size: Annotated[
         int | None, _default("Rows handled at once.", _MACHINE, 16_384)
@@ -312,9 +318,9 @@ def _given(**settings: Any) -> dict[str, Any]:
     }
 
 
-def _parse_sizes(text: str | None) -> tuple[int, ...] | None:
-    if text is None:
-        return None
+def _parse_sizes(text: str | None) -> tuple[int, ...] | str | None:
+    if text is None or text == AUTO:
+        return text
     try:
         return tuple(int(size) for size in text.split(","))
     except ValueError as error:

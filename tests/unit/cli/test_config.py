@@ -111,6 +111,32 @@ def test_clusters_that_are_no_number_are_refused(folder, text):
     assert "must be an integer or auto" in " ".join(ran.output.split())
 
 
+def test_what_is_auto_by_default_can_be_said(folder):
+    names = [
+        "gamma", "l1-ratio", "learning-rate", "max-iter", "n-train-samples",
+        "batch-size", "hidden-sizes", "n-embedding", "n-eigenvectors",
+        "n-cluster-samples", "start", "affinity", "precision",
+    ]  # fmt: skip
+    said = [word for name in names for word in (f"--{name}", "auto")]
+    words = ("fit", "rows.npy", "-k", 3, "-o", "m", "--json", "--quiet")
+    assert set(shown(*words[1:6], *said)) >= set(names)
+    told, left = (call(*words, *more) for more in (said, []))
+    assert told.exit_code == 0, told.output
+    found, expected = (json.loads(ran.stdout) for ran in (told, left))
+    assert found["settings"] == expected["settings"]
+    assert found["cluster_sizes"] == expected["cluster_sizes"]
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "what"),
+    [("--gamma", "much", "a number"), ("--max-iter", "1.5", "an integer")],
+)
+def test_numbers_that_are_none_are_refused(folder, option, text, what):
+    ran = call("fit", "rows.npy", "-k", 3, "-o", "m", option, text)
+    assert ran.exit_code == 2
+    assert f"must be {what} or auto, got" in " ".join(ran.output.split())
+
+
 def test_values_of_a_file_are_checked_as_on_the_command_line(folder):
     Path("fit.toml").write_text("n-clusters = 2.5\n")
     ran = call("fit", "--config", "fit.toml", "rows.npy", "-o", "m")
