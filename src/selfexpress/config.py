@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 
@@ -49,8 +50,9 @@ class NetworkConfig:
                 f"hidden_sizes must be a sequence of integers, got "
                 f"{self.hidden_sizes!r}. Use for example (512, 512)."
             )
-        sizes = tuple(self.hidden_sizes)
+        sizes = tuple(map(_plain, self.hidden_sizes))
         object.__setattr__(self, "hidden_sizes", sizes)
+        _make_plain(self)
         for size in sizes:
             require_count("hidden_sizes", size, advice="Use for example (512, 512).")
         require_count("n_embedding", self.n_embedding, advice="Use for example 512.")
@@ -105,6 +107,7 @@ class TrainConfig:
     engine: str = "auto"
 
     def __post_init__(self) -> None:
+        _make_plain(self)
         require_positive("gamma", self.gamma, advice="The paper uses 200 for images.")
         require_share("l1_ratio", self.l1_ratio, advice="The paper uses 0.9.")
         require_count("max_iter", self.max_iter, advice="Use for example 1000.")
@@ -146,6 +149,7 @@ class ClusterConfig:
     n_init: int = 20
 
     def __post_init__(self) -> None:
+        _make_plain(self)
         if self.n_clusters != AUTO:
             advice = "Use the clusters wanted, or 'auto' to have them counted."
             require_count("n_clusters", self.n_clusters, advice=advice)
@@ -155,6 +159,16 @@ class ClusterConfig:
         if self.n_eigenvectors not in (None, AUTO):
             advice = "Use 'auto', or None for as many as there are clusters."
             require_count("n_eigenvectors", self.n_eigenvectors, advice=advice)
+
+
+def _make_plain(config: Any) -> None:
+    """Turn NumPy's numbers into Python's: torch and JSON refuse some of them."""
+    for field in fields(config):
+        object.__setattr__(config, field.name, _plain(getattr(config, field.name)))
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def require_count(name: str, value: object, *, least: int = 1, advice: str) -> None:

@@ -21,6 +21,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from selfexpress.errors import ConfigError
+
 
 @contextmanager
 def process_group(*, use_cuda: bool | None = None) -> Iterator[None]:
@@ -32,10 +34,21 @@ def process_group(*, use_cuda: bool | None = None) -> Iterator[None]:
         Whether tensors on GPUs will be exchanged, by NCCL; by default if there is a
         GPU. Each process takes the GPU of its number on the machine. Tensors on the
         CPU always go by gloo.
+
+    Raises
+    ------
+    ConfigError
+        If ``WORLD_SIZE`` tells of many processes, but not which one this is.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or _is_joined():
+    n_processes = os.environ.get("WORLD_SIZE", "1")
+    if n_processes == "1" or _is_joined():
         yield
         return
+    if "RANK" not in os.environ:
+        raise ConfigError(
+            f"Many processes must be started by torchrun, but WORLD_SIZE={n_processes} "
+            "is set and RANK is not. Use torchrun, or unset WORLD_SIZE."
+        )
     if torch.cuda.is_available() if use_cuda is None else use_cuda:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         _join("cpu:gloo,cuda:nccl")

@@ -221,3 +221,46 @@ def test_no_output_overwrites_an_input_or_another_output(call, data, tmp_path):
         assert "must be different files" in err
     assert rows.read_bytes() == before
     assert not named.exists()
+
+
+def test_what_a_run_reads_is_not_overwritten_by_it(call, data, tmp_path):
+    rows, model = tmp_path / "arrays.npz", tmp_path / "m.selfexpress"
+    np.savez(rows, X=data.X)
+    write_array(tmp_path / "pictures.npy", data.X)
+    (tmp_path / "config.toml").write_text("seed = 1\n")
+    (tmp_path / "shards").mkdir()
+    write_array(tmp_path / "shards" / "a.npy", data.X)
+    before = {path: path.read_bytes() for path in tmp_path.glob("*.*")}
+    fit = ("fit", rows, "-k", 3, *FIT, "--quiet")
+    pictures, config = tmp_path / "pictures.npy", tmp_path / "config.toml"
+    run = tmp_path / "run"
+    for words, said in (
+        ((*fit, "-o", model, "--run", run, "--images", pictures, "--labels", pictures),
+         "--images and --labels must be different"),
+        ((*fit, "-o", config, "--config", config), "--config and --output must be"),
+        ((*fit, "-o", model, "--run", tmp_path), "config.toml of its own"),
+        (("fit", tmp_path / "shards", "-k", 3, "-o", model, "--labels",
+          tmp_path / "shards" / "b.npy"), "must not lie among the files of DATA"),
+        ((*fit, "-o", model, "--run", rows / "run"), "is a file or lies in one"),
+    ):  # fmt: skip
+        code, _, err = call(*words)
+        assert code == 2
+        assert said in err
+    config.unlink()
+    code, _, err = call(*fit, "-o", model, "--run", tmp_path)
+    assert code == 2
+    assert "DATA and arrays.npz of --run must be different" in err
+    del before[config]
+    assert {path: path.read_bytes() for path in tmp_path.glob("*.*")} == before
+
+
+def test_a_run_can_be_repeated_where_a_folder_has_the_name_of_an_array(
+    call, data, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    np.savez(tmp_path / "two.npz", rows=data.X, other=data.X[:5])
+    (tmp_path / "rows").mkdir()
+    words = ("fit", "two.npz", "--name", "rows", "-k", 3, "-o", "m", "--run", "run")
+    assert call(*words, *FIT, "--quiet")[0] == 0
+    code, _, err = call("fit", "--config", "run/config.toml", "--quiet")
+    assert code == 0, err

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from selfexpress.config import ClusterConfig, NetworkConfig, TrainConfig
@@ -43,3 +44,12 @@ def test_a_bad_network_size_is_named():
         NetworkConfig(hidden_sizes=(10, 0))
     with pytest.raises(ConfigError, match="n_eigenvectors must be a positive integer"):
         ClusterConfig(2, n_eigenvectors=0)
+
+
+def test_numbers_of_numpy_become_those_of_python():
+    network = NetworkConfig(np.array([8, 4]), np.int64(6))
+    training = TrainConfig(gamma=np.float32(2), batch_size=np.int64(3))
+    clusters = ClusterConfig(np.int32(3), n_eigenvectors=np.int64(4))
+    numbers = [*network.hidden_sizes, network.n_embedding, training.gamma]
+    numbers += [training.batch_size, clusters.n_clusters, clusters.n_eigenvectors]
+    assert [type(number) for number in numbers] == [int, int, int, float, *[int] * 3]

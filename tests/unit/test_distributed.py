@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from typer.testing import CliRunner
 
 from selfexpress import distributed
+from selfexpress.cli import app
+from selfexpress.errors import ConfigError
 
 
 def test_alone_every_exchange_is_the_identity():
@@ -46,3 +49,24 @@ def test_ranges_follow_each_other_and_differ_by_a_row_at_most(
     ]
     lengths = [stop - start for start, stop in ranges]
     assert max(lengths) - min(lengths) <= 1
+
+
+def test_many_processes_that_nobody_numbered_are_refused(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.delenv("RANK", raising=False)
+    with (
+        pytest.raises(ConfigError, match="WORLD_SIZE=2 is set and RANK is not"),
+        distributed.process_group(),
+    ):
+        pass
+
+
+def test_only_what_runs_on_many_processes_joins_them(monkeypatch, tmp_path):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.delenv("RANK", raising=False)
+    (tmp_path / "labels.csv").write_text("0\n1\n")
+    words = ["score", str(tmp_path / "labels.csv"), str(tmp_path / "labels.csv")]
+    assert CliRunner().invoke(app, ["--version"]).exit_code == 0
+    assert CliRunner().invoke(app, words).exit_code == 0
+    refused = CliRunner().invoke(app, ["fit", "rows.npy", "-k", "2", "-o", "m"])
+    assert isinstance(refused.exception, ConfigError)

@@ -198,3 +198,18 @@ def test_clusters_that_stay_empty_are_named():
     pair = sparse.csr_array(np.array([[0.0, 1.0], [1.0, 0.0]]))
     with pytest.warns(DegenerateWarning, match=r"only 1 places.*lower n_clusters"):
         spectral_clusters(pair, 2, n_eigenvectors=1)
+
+
+@pytest.mark.parametrize("weight", [1e-4, 1e-6, 1e-8])
+def test_groups_that_hardly_hang_together_are_told_apart(weight, seed, monkeypatch):
+    """Ten eigenvalues near 0: an iteration that stops early takes some for one."""
+    monkeypatch.setattr(eigenvectors, "_DENSE_SIZE", 0)
+    rng = np.random.default_rng(seed)
+    groups = [np.triu(rng.uniform(size=(120, 120)), 1) for _ in range(10)]
+    affinity = np.asarray(sparse.block_diag(groups).todense())
+    ends = np.arange(0, 1200, 120)
+    affinity[ends, np.roll(ends, 1) + 1] = weight
+    affinity = sparse.csr_array(affinity + affinity.T)
+    for start in range(4):
+        values, _ = laplacian_eigenvectors(affinity, 10, seed=start)
+        assert values.max() < 1e-3

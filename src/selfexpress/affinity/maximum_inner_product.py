@@ -160,7 +160,7 @@ class _Index:
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return the largest products of each query and their keys, -1 for none."""
         self._index.nprobe = self.n_probes
-        products, found = self._index.search(queries, n_wanted)
+        products, found = self._index.search(queries, int(n_wanted))
         return products, found
 
 

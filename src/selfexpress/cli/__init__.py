@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import typer
@@ -31,8 +33,22 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (demo, fit, predict, score, report, features, reproduce):
+
+
+def _in_group(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that many processes can run together."""
+
+    @functools.wraps(command)
+    def run(*words: Any, **options: Any) -> None:
+        with distributed.process_group():
+            command(*words, **options)
+
+    return run
+
+
+for command in (demo, _in_group(fit), _in_group(predict), score, report, features):
     app.command()(command)
+app.command()(reproduce)
 app.command(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
 )(bench)
@@ -46,7 +62,7 @@ _INTERRUPTED = 130
 
 def main() -> None:
     """Run the command line; bad input is one line on stderr and exit code 2."""
-    with distributed.process_group(), warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         try:
             code = app(prog_name="selfexpress", standalone_mode=False)

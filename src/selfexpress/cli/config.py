@@ -15,6 +15,8 @@ from selfexpress.errors import ConfigError, DataError
 
 # Options that say how to show or find things, not what to compute.
 _NOT_KEPT = {"config", "show-config", "quiet", "json", "help"}
+# Texts that are a file or the name of a data set.
+_PLACES = {"data", "images"}
 _MOST_BYTES = 2**20
 
 
@@ -66,7 +68,11 @@ def effective_options(context: typer.Context) -> dict[str, Any]:
         name: context.params.get(parameter)
         for name, parameter in option_names(context).items()
     }
-    return {name: _plain(value) for name, value in found.items() if value is not None}
+    return {
+        name: _in_full(value) if name in _PLACES else _plain(value)
+        for name, value in found.items()
+        if value is not None
+    }
 
 
 def config_text(
@@ -127,9 +133,13 @@ def _word(path: Path, key: str, value: Any) -> Any:
     return str(value)
 
 
+def _in_full(place: str) -> str:
+    """Return a file in full, and the name of a data set as it is."""
+    return str(Path(place).absolute()) if Path(place).exists() else place
+
+
 def _plain(value: Any) -> Any:
-    is_place = isinstance(value, str) and Path(value).exists()
-    return str(Path(value).absolute()) if is_place or isinstance(value, Path) else value
+    return str(value.absolute()) if isinstance(value, Path) else value
 
 
 def _toml(value: Any) -> str:

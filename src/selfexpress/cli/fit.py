@@ -23,7 +23,13 @@ from selfexpress.cli.config import (
 )
 from selfexpress.cli.options import parse_count, parse_number
 from selfexpress.cli.outputs import require_apart, require_writable
-from selfexpress.cli.problem import Problem, read_problem, require_run
+from selfexpress.cli.problem import (
+    CONFIG_FILE,
+    Problem,
+    read_problem,
+    require_run,
+    run_files,
+)
 from selfexpress.cli.stages import shown_stages
 from selfexpress.config import AUTO
 from selfexpress.data.files import FORMATS, write_csr, write_labels
@@ -178,7 +184,7 @@ def fit(
     ] = None,
     seed: Annotated[int, typer.Option(help="Fix for the same result twice.")] = 0,
     # Read by its callback, before the other options are looked at.
-    config: Annotated[  # noqa: ARG001
+    config: Annotated[
         Path | None,
         typer.Option(
             help="TOML file of options; the command line goes before it.",
@@ -219,16 +225,17 @@ def fit(
         print(config_text(options), end="")
         return
     _require_places(output, labels, coefficients, log_csv)
+    require_run(run, truth=truth, images=images)
     require_apart(
-        {"DATA": data, "--truth": truth},
+        {"DATA": data, "--truth": truth, "--images": images, "--config": config},
         {
             "--output": output,
             "--labels": labels,
             "--coefficients": coefficients,
             "--log-csv": log_csv,
+            **{f"{path.name} of --run": path for path in run_files(run)},
         },
     )
-    require_run(run, truth=truth, images=images)
     problem = read_problem(data, name=name, images=images, truth=truth)
     model = SENet(
         n_clusters,
@@ -274,7 +281,7 @@ def fit(
         write_csr(coefficients, model.coefficients_)
     if run is not None:
         _save_run(run, model, problem, title=Path(data).stem, warned=warned)
-        write_config(run / "config.toml", config_text(options, model.settings_))
+        write_config(run / CONFIG_FILE, config_text(options, model.settings_))
     if as_json:
         print(json.dumps(_summary(model, output, labels, run)))
     else:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from selfexpress.data.files import FORMATS
 from selfexpress.errors import DataError
 
 
@@ -40,6 +41,8 @@ def require_apart(
 ) -> None:
     """Refuse an output that is an input or another output: one would be lost.
 
+    Nor may one be a file of rows in a folder of them: it would be taken for a shard.
+
     Parameters
     ----------
     inputs, outputs : mapping of str to path
@@ -54,5 +57,10 @@ def require_apart(
             raise DataError(
                 f"{known[path]} and {name} must be different files, but both are "
                 f"{place}. Choose another name for {name}."
+            )
+        if path.parent in known and path.suffix.lower() in FORMATS:
+            raise DataError(
+                f"{name} must not lie among the files of {known[path.parent]}, where "
+                f"it would be taken for one of them, got {place}. Choose another place."
             )
         known[path] = name

@@ -12,6 +12,10 @@ from selfexpress.cli.rows import read_dataset, read_rows
 from selfexpress.data.datasets import Dataset
 from selfexpress.data.files import FORMATS, read_array, read_labels
 from selfexpress.errors import ConfigError, DataError
+from selfexpress.report.run_files import RUN_FILES
+
+# Beside the files of a run: how to do it again.
+CONFIG_FILE = "config.toml"
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,10 +81,24 @@ def require_run(run: Path | None, **needing_it: object) -> None:
                 f"--{option} is for a report, but no run was asked for. Add --run "
                 "FOLDER, or leave it out."
             )
-    if run is not None and run.exists() and not run.is_dir():
+    if run is None:
+        return
+    if any(place.exists() and not place.is_dir() for place in (run, *run.parents)):
         raise DataError(
-            f"{run} must be a folder for the run, but is a file. Choose another place."
+            f"{run} must be a folder for the run, but is a file or lies in one. Choose "
+            "another place."
         )
+    is_ours = all(path.exists() for path in run_files(run))
+    if (run / CONFIG_FILE).exists() and not is_ours:
+        raise DataError(
+            f"{run} must be a folder without a {CONFIG_FILE} of its own, which would "
+            "be replaced, but has one and no run. Choose another place."
+        )
+
+
+def run_files(run: Path | None) -> list[Path]:
+    """Return the files that a run consists of; none without a run."""
+    return [] if run is None else [run / name for name in RUN_FILES]
 
 
 def _dataset(data: str) -> Dataset | None:

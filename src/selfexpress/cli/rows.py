@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from selfexpress.data.datasets import Dataset, available, load
 from selfexpress.data.files import FORMATS, read_array
-from selfexpress.data.opening import open_rows
-from selfexpress.data.sources import RowSource
+from selfexpress.data.opening import as_source, open_rows
+from selfexpress.data.sources import RowSource, names_of
 from selfexpress.errors import DataError
 
 # Files up to here are simply read.
@@ -22,16 +22,20 @@ def read_rows(data: str, *, name: str | None = None) -> NDArray[Any] | RowSource
     """Return the rows of a file, folder or data set, (N, D); images are flattened.
 
     A large ``.npy``, ``.parquet`` or ``.safetensors`` file and a folder of shards stay
-    on disk and are read as they are needed.
+    on disk and are read as they are needed. Columns with names are a source that tells
+    them.
     """
     path = Path(data)
     if path.is_dir():
         return open_rows(path, name=name)
     if path.suffix.lower() not in FORMATS:
         return read_dataset(data).rows.astype(np.float32)
-    if path.is_file() and path.stat().st_size > _SMALL_BYTES:
+    is_large = path.is_file() and path.stat().st_size > _SMALL_BYTES
+    if is_large or path.suffix.lower() == ".csv":
         return open_rows(path, name=name)
     array = read_array(path, name=name)
+    if path.suffix.lower() == ".parquet":
+        return as_source(array, names_of(open_rows(path, name=name)))
     return array if array.ndim == 2 else array.reshape(len(array), -1)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from selfexpress.data.files import FORMATS, read_array, reading
 from selfexpress.data.formats.arrays import Array, check_kind, choose_rows
 from selfexpress.data.formats.safetensors_files import open_safetensors
+from selfexpress.data.formats.text_files import column_names
 from selfexpress.data.parquet_rows import ParquetRows
 from selfexpress.data.shards import Shards
 from selfexpress.data.sources import ArraySource, RowSource
@@ -27,7 +29,7 @@ def open_rows(path: str | os.PathLike[str], *, name: str | None = None) -> RowSo
         ``.npy``, ``.parquet`` and ``.safetensors`` files stay on disk, however large;
         ``.npz``, ``.csv`` and ``.mat`` files are read. The files of a folder are
         shards of one whole, in the order of their names; hidden files and those of
-        other suffixes are passed over.
+        other suffixes are passed over, folders refused.
     name : str, optional
         Array or column that holds the rows; see
         :func:`~selfexpress.data.files.read_array`.
@@ -44,23 +46,36 @@ def open_rows(path: str | os.PathLike[str], *, name: str | None = None) -> RowSo
     """
     path = Path(path)
     if path.is_dir():
-        return Shards([_open_file(shard, name) for shard in shard_files(path)])
+        files = shard_files(path)
+        shards = [_open_file(shard, name) for shard in files]
+        return Shards(shards, labels=[shard.name for shard in files])
     return _open_file(path, name)
 
 
 def shard_files(folder: Path) -> list[Path]:
-    """Return the files of a folder that hold rows, by name; at least one."""
-    shards = [
-        path
-        for path in sorted(folder.iterdir())
-        if path.suffix.lower() in FORMATS and not path.name.startswith(".")
-    ]
+    """Return the files of a folder that hold rows, by name; at least one.
+
+    Rows in folders of the folder would be left out in silence, so that there must not
+    be any.
+    """
+    seen = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
+    shards = [path for path in seen if path.suffix.lower() in FORMATS]
+    inner = [path for path in seen if path.is_dir() and _holds_rows(path)]
+    if inner:
+        raise DataError(
+            f"The folder {folder} must hold its shards side by side, but has some in "
+            f"{inner[0].name}. Move them, or name that folder."
+        )
     if not shards:
         raise DataError(
             f"The folder {folder} must hold files ending in {', '.join(FORMATS)}, but "
             "holds none. Check the path."
         )
     return shards
+
+
+def _holds_rows(folder: Path) -> bool:
+    return any(path.suffix.lower() in FORMATS for path in folder.rglob("*"))
 
 
 def _open_file(path: Path, name: str | None) -> RowSource:
@@ -78,10 +93,16 @@ def _open_file(path: Path, name: str | None) -> RowSource:
             f"{path} must have shape (n_samples, n_features), both at least 1, got "
             f"{array.shape}. Reshape it, or choose another array."
         )
-    is_double = array.dtype == np.float64
+    is_table = suffix == ".csv" and name is None
+    return as_source(array, column_names(path) if is_table else None)
+
+
+def as_source(array: Array, feature_names: Sequence[str] | None = None) -> ArraySource:
+    """Return an array as rows, float64 where it is so, else float32."""
     return ArraySource(
         array.reshape(len(array), -1),
-        dtype=torch.float64 if is_double else torch.float32,
+        dtype=torch.float64 if array.dtype == np.float64 else torch.float32,
+        feature_names=feature_names,
     )
 
 

@@ -19,6 +19,7 @@ from torch import Tensor
 from selfexpress.data.formats.arrays import Array, check_unpacked_size
 from selfexpress.data.formats.parquet_files import (
     check_table,
+    is_list_column,
     open_parquet,
     row_columns,
     table_rows,
@@ -40,7 +41,8 @@ class ParquetRows:
 
     The file may hold columns of numbers or one column of lists, fixed-size or not.
     Walking it decodes some thousand rows at a time; ``take`` decodes only the row
-    groups that hold a row asked for.
+    groups that hold a row asked for. Rows are float64 where they are stored so, else
+    float32.
 
     Parameters
     ----------
@@ -58,7 +60,8 @@ class ParquetRows:
     def __init__(self, path: Path, *, name: str | None = None) -> None:
         self._path = path
         with open_parquet(path) as file:
-            self._names = row_columns(file.schema_arrow, name, path)
+            schema = file.schema_arrow
+            self._names = row_columns(schema, name, path)
             groups = [
                 file.metadata.row_group(number).num_rows
                 for number in range(file.num_row_groups)
@@ -68,13 +71,23 @@ class ParquetRows:
         self._starts: list[int] = [0, *accumulate(groups)]
         if len(self) == 0:
             raise DataError(f"{path} must hold at least one row, but is empty.")
-        self._n_features = 0  # not known yet
-        self._n_features = next(self._pieces(0, 1)).shape[1]
+        self._feature_names: tuple[str, ...] | None = None
+        self._n_features = len(self._names)
+        if is_list_column(schema, self._names):
+            self._n_features = 0  # not known yet
+            self._n_features = next(self._pieces(0, 1)).shape[1]
+        elif name is None:
+            self._feature_names = tuple(self._names)
 
     @property
     def n_features(self) -> int:
         """Number of columns."""
         return self._n_features
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns; None for lists, which have none."""
+        return self._feature_names
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -121,7 +134,7 @@ class ParquetRows:
         first_group = bisect_right(self._starts, start) - 1
         last_group = bisect_right(self._starts, stop - 1)
         position = self._starts[first_group]
-        with open_parquet(self._path) as file:
+        with open_parquet(self._path, n_columns=len(self._names)) as file:
             batches = file.iter_batches(
                 batch_size=self._piece_size(),
                 row_groups=range(first_group, last_group),
@@ -163,5 +176,6 @@ class ParquetRows:
                 f"some of {width} and some of {rows.shape[1]} values. Complete or "
                 "remove them."
             )
+        dtype = np.float64 if rows.dtype == np.float64 else np.float32
         # A copy where the memory belongs to the decoder, which torch must not write to.
-        return rows if rows.flags.writeable else rows.copy()
+        return rows.astype(dtype, copy=not rows.flags.writeable)

@@ -12,8 +12,8 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from selfexpress.data.sources import RowBlock, RowSource, blocks_between
-from selfexpress.errors import DataError
+from selfexpress.data.sources import RowBlock, RowSource, blocks_between, names_of
+from selfexpress.errors import DataError, one_line
 
 
 class Shards:
@@ -22,29 +22,36 @@ class Shards:
     Parameters
     ----------
     sources : sequence of RowSource
-        At least one; all with the same number of features.
+        At least one; all with the same features.
+    labels : sequence of str, optional
+        What messages call the sources: their files.
 
     Raises
     ------
     DataError
-        If there is no source, or they differ in width.
+        If there is no source, or they differ in width or in the names of columns.
     """
 
-    def __init__(self, sources: Sequence[RowSource]) -> None:
-        widths = [source.n_features for source in sources]
-        if len(set(widths)) != 1:
-            found = f"{min(widths)} to {max(widths)} features" if widths else "none"
-            raise DataError(
-                "Shards must exist and have equally many features, but there are "
-                f"{found}. Check the files."
-            )
+    def __init__(
+        self, sources: Sequence[RowSource], *, labels: Sequence[str] | None = None
+    ) -> None:
+        if not sources:
+            raise DataError("Shards must exist, but there are none. Check the files.")
         self._sources = list(sources)
         self._starts = [0, *accumulate(len(source) for source in sources)]
+        called = labels or [f"shard {number}" for number in range(len(sources))]
+        for source, label in zip(sources, called, strict=True):
+            self._require_alike(source, label, first=called[0])
 
     @property
     def n_features(self) -> int:
         """Number of columns."""
         return self._sources[0].n_features
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns, if the first shard tells any."""
+        return names_of(self._sources[0])
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -69,14 +76,35 @@ class Shards:
         wanted = index.cpu()
         starts = torch.tensor(self._starts)
         shard = torch.searchsorted(starts, wanted, right=True) - 1
-        taken: Tensor | None = None
-        for number in shard.unique().tolist():
-            is_here = shard == number
-            rows = self._sources[number].take(wanted[is_here] - starts[number])
-            if taken is None:
-                taken = rows.new_empty(len(wanted), self.n_features)
-            taken[is_here.to(rows.device)] = rows.to(taken.dtype)
-        return torch.empty(0, self.n_features) if taken is None else taken
+        order = torch.argsort(shard, stable=True)
+        parts = [
+            self._sources[number].take(wanted[shard == number] - starts[number])
+            for number in shard.unique().tolist()
+        ]
+        if not parts:
+            return torch.empty(0, self.n_features)
+        # Shards may be of different types: joining them takes the widest.
+        rows = torch.cat(parts)
+        return rows[torch.argsort(order).to(rows.device)]
+
+    def _require_alike(self, source: RowSource, label: str, *, first: str) -> None:
+        if source.n_features != self.n_features:
+            raise DataError(
+                f"Shards must have equally many features, but {label} has "
+                f"{source.n_features} and {first} {self.n_features}. Remove or correct "
+                "it."
+            )
+        names, known = names_of(source), self.feature_names
+        if names is None or known is None or names == known:
+            return
+        found, expected = next(
+            pair for pair in zip(names, known, strict=True) if pair[0] != pair[1]
+        )
+        raise DataError(
+            f"Shards must have the same columns in the same order, but {label} has "
+            f"{one_line(found)!r} where {first} has {one_line(expected)!r}. Write them "
+            "alike."
+        )
 
     def _pieces(self, start: int, stop: int, block_size: int) -> Iterator[Tensor]:
         number = max(0, bisect_right(self._starts, start) - 1)

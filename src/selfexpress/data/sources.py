@@ -6,7 +6,7 @@ Shapes: N samples, D features, K rows of a block.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -39,7 +39,8 @@ class RowSource(Protocol):
     """What the pipeline asks of data: its size, blocks in order, rows by position.
 
     ``blocks`` may be called any number of times and always starts at the first row:
-    training walks the data twice a step.
+    training walks the data twice a step. A source whose columns have names may tell
+    them as ``feature_names``; ``predict`` then refuses others than those of ``fit``.
     """
 
     @property
@@ -72,6 +73,8 @@ class ArraySource:
         Type of the rows handed out.
     device : torch.device or str
         Where the rows are handed out. A tensor that is there already is not copied.
+    feature_names : sequence of str, optional
+        Names of the columns, if they have any.
     """
 
     def __init__(
@@ -80,10 +83,12 @@ class ArraySource:
         *,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
+        feature_names: Sequence[str] | None = None,
     ) -> None:
         self._array = array
         self._dtype = dtype
         self._device = torch.device(device)
+        self.feature_names = None if feature_names is None else tuple(feature_names)
 
     @property
     def n_features(self) -> int:
@@ -175,14 +180,26 @@ class MappedSource:
 
 
 class UnitRows(MappedSource):
-    """The rows of another source in float32, each scaled to unit l2 norm.
+    """The rows of another source, each scaled to unit l2 norm.
 
-    Scaling comes before the conversion, so that rows too large or too small for
+    They are scaled in the wider of both types, so that rows too large or too small for
     float32 keep their direction.
+
+    Parameters
+    ----------
+    source : RowSource
+    dtype : torch.dtype
+        Type of the rows handed out.
     """
 
-    def __init__(self, source: RowSource) -> None:
-        super().__init__(source, lambda rows: unit_rows(rows).float())
+    def __init__(
+        self, source: RowSource, *, dtype: torch.dtype = torch.float32
+    ) -> None:
+        def scaled(rows: Tensor) -> Tensor:
+            wide = rows.to(torch.promote_types(rows.dtype, dtype))
+            return unit_rows(wide).to(dtype)
+
+        super().__init__(source, scaled)
 
 
 class CheckedRows(MappedSource):
@@ -207,6 +224,12 @@ class CheckedRows(MappedSource):
         mapped = super()._mapped(block)
         _require_finite(mapped.rows, mapped.index)
         return mapped
+
+
+def names_of(source: RowSource) -> tuple[str, ...] | None:
+    """Return the names of a source's columns, if it tells any."""
+    names: tuple[str, ...] | None = getattr(source, "feature_names", None)
+    return names
 
 
 def blocks_between(

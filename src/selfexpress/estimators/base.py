@@ -19,7 +19,7 @@ from torch import Tensor
 from selfexpress.affinity.graph import build_affinity
 from selfexpress.affinity.joining import join_components
 from selfexpress.config import ClusterConfig
-from selfexpress.data.sources import ArraySource, CheckedRows, RowSource
+from selfexpress.data.sources import ArraySource, CheckedRows, RowSource, names_of
 from selfexpress.errors import ConfigError, DataError, one_line
 from selfexpress.ops.seeds import draw_seed
 from selfexpress.spectral import spectral_clusters
@@ -54,10 +54,12 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
                 f"X must be a matrix, got the path {str(X)!r}. Use "
                 "selfexpress.data.open_rows to read a file."
             )
+        if _is_mapped(X):
+            # As a source: to check it whole would be to read it whole.
+            X = ArraySource(X, dtype=_row_dtype(X))
         if isinstance(X, RowSource):
             _require_rows(len(X), reset=reset)
-            shape = _Shape(len(X), X.n_features)
-            self._validated(shape, reset=reset, skip_check_array=True)
+            self._validated(_columns(X), reset=reset, skip_check_array=True)
             return CheckedRows(X, device=device)
         if isinstance(X, Tensor):
             X = _check_tensor(X)
@@ -72,8 +74,7 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
             dtype=[np.float32, np.float64],
             ensure_min_samples=2 if reset else 1,
         )
-        dtype = torch.float64 if array.dtype == np.float64 else torch.float32
-        return ArraySource(array, dtype=dtype, device=device)
+        return ArraySource(array, dtype=_row_dtype(array), device=device)
 
     def _validated(self, X: Any, **options: Any) -> Any:
         """Check by scikit-learn's rules, in fewer words."""
@@ -170,6 +171,22 @@ class _Shape:
         self.shape = (n_samples, n_features)
 
 
+def _columns(source: RowSource) -> Any:
+    """Return what has the columns of a source, by name if it tells any."""
+    names = names_of(source)
+    if names is None:
+        return _Shape(len(source), source.n_features)
+    import pyarrow as pa
+
+    empty = [pa.array([], pa.float32())] * len(names)
+    return pa.Table.from_arrays(empty, names=list(names))
+
+
+def _is_mapped(X: Any) -> bool:
+    """Tell whether this is a matrix of numbers in a mapped file."""
+    return isinstance(X, np.memmap) and X.ndim == 2 and X.dtype.kind in "biuf"
+
+
 def _check_tensor(X: Tensor) -> Tensor:
     """Refuse tensors that are no dense, finite, real matrix."""
     if X.layout != torch.strided:
@@ -193,9 +210,10 @@ def _require_rows(n_rows: int, *, reset: bool) -> None:
         )
 
 
-def _row_dtype(X: Tensor) -> torch.dtype:
+def _row_dtype(X: Tensor | np.ndarray) -> torch.dtype:
     """Return the type to scale rows in: their own if that is wide enough."""
-    return torch.float64 if X.dtype == torch.float64 else torch.float32
+    is_double = X.dtype in (torch.float64, np.float64)
+    return torch.float64 if is_double else torch.float32
 
 
 def least_clusters(n_clusters: int | str) -> int:

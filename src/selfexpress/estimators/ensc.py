@@ -159,18 +159,20 @@ class EnSC(SolverClusterer):
     def _express(
         self, rows: Tensor, *, seed: int, progress: Progress | None
     ) -> sparse.csr_array:
-        names = signature(ElasticNetConfig).parameters
-        config = ElasticNetConfig(**{name: getattr(self, name) for name in names})
-        require_choice("precision", self.precision, PRECISIONS)
-        rows = rows.to(self._dtype(config))
-        result = elastic_net_expression(rows, config, progress=progress)
+        result = elastic_net_expression(rows, self._config(), progress=progress)
         self.kkt_violation_ = result.kkt_violation
         self.duality_gap_ = result.duality_gap
         self.objective_ = result.objective
         self.n_iter_ = int(result.n_iter.max())
         return result.coefficients
 
-    def _dtype(self, config: ElasticNetConfig) -> torch.dtype:
+    def _config(self) -> ElasticNetConfig:
+        names = signature(ElasticNetConfig).parameters
+        return ElasticNetConfig(**{name: getattr(self, name) for name in names})
+
+    def _dtype(self) -> torch.dtype:
+        config = self._config()
+        require_choice("precision", self.precision, PRECISIONS)
         if self.precision == "auto":
             is_fine = config.tol < _FLOAT32_LIMIT * config.gamma
             return torch.float64 if is_fine else torch.float32

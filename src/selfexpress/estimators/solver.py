@@ -55,7 +55,9 @@ class SolverClusterer(SelfExpressiveClusterer, ABC):
         """
         self.timings_ = {}
         device = resolve_device(self.device)
-        source = UnitRows(self._source(X, reset=True, device=device))
+        source = UnitRows(
+            self._source(X, reset=True, device=device), dtype=self._dtype()
+        )
         cluster_config = self._cluster_config(len(source))
         if not isinstance(self.join, bool | np.bool_):
             raise ConfigError(f"join must be a bool, got {self.join!r}. Use False.")
@@ -73,6 +75,10 @@ class SolverClusterer(SelfExpressiveClusterer, ABC):
             joining_rows=rows if self.join else None,
         )
         return self
+
+    def _dtype(self) -> torch.dtype:
+        """Return the type of the rows to be expressed."""
+        return torch.float32
 
     @abstractmethod
     def _express(

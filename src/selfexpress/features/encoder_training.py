@@ -8,6 +8,7 @@ Shapes: M images, P patches of an image, B images of a step, H x W pixels.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import math
 import time
@@ -15,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -389,8 +391,13 @@ class _Run:
             **self.settings.fingerprint(),
             "architecture": architecture,
             "seed": self.seed,
-            "images": list(self.images.shape),
+            "images": [*self.images.shape, self._digest],
         }
+
+    @cached_property
+    def _digest(self) -> str:
+        content = self.images.cpu().contiguous().numpy().data
+        return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _differing(found: Mapping[str, Any], expected: Mapping[str, Any]) -> list[str]:

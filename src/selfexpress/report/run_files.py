@@ -34,7 +34,7 @@ from selfexpress.report.record import (
 from selfexpress.report.run_checks import check_run
 
 FORMAT_VERSION = 1
-_TEXT_FILE, _ARRAY_FILE = "run.json", "arrays.npz"
+RUN_FILES = _TEXT_FILE, _ARRAY_FILE = "run.json", "arrays.npz"
 _MOST_TEXT_BYTES = 16 * 2**20
 
 

@@ -145,6 +145,8 @@ class ProgressBar(Callback):
         """Leave the bar where training ended."""
         self._progress.update(self._task, completed=state.step)
         self._progress.stop()
+        # A fitted estimator holds its callbacks, and is copied or pickled with them.
+        del self._progress
 
 
 class HistoryLogger(Callback, ABC):
@@ -261,6 +263,7 @@ class CSVLogger(HistoryLogger):
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+        del self._file
 
 
 class TensorBoardLogger(HistoryLogger):
@@ -295,6 +298,7 @@ class TensorBoardLogger(HistoryLogger):
     def close(self) -> None:
         """Close the file."""
         self._writer.close()
+        del self._writer
 
 
 def _summary_writer(folder: Path) -> Any:

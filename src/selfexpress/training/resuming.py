@@ -26,7 +26,10 @@ logger = logging.getLogger(__name__)
 # What may change between two parts of a training: both follow the memory at hand, and
 # neither changes what is computed, only in which order it is summed up.
 _FREE = ("algorithm", "block_size")
-_SAMPLED_ROWS = 64
+# A digest is of all rows up to so many numbers, which takes a second, and of some rows
+# of more.
+_MOST_DIGESTED = 2**26
+_SAMPLED_ROWS = 4096
 # None, where only numbers can be sent.
 _NO_STEP = -1
 
@@ -162,7 +165,7 @@ def fingerprint(
     """Return what two trainings must share for one to take up the other.
 
     That is every setting that shapes training, the size of the data and a digest of
-    at most 64 of its rows.
+    its rows, or of some thousand where they are very many.
     """
     shaping = {k: v for k, v in asdict(config).items() if k not in _FREE}
     return {
@@ -177,12 +180,16 @@ def fingerprint(
 
 
 def _digest(source: RowSource) -> str:
-    n_rows = min(len(source), _SAMPLED_ROWS)
-    index = torch.arange(n_rows) * len(source) // n_rows
-    rows = source.take(index).detach().cpu().contiguous()
-    # Through bytes, as NumPy has no bfloat16.
-    content = rows.reshape(-1).view(torch.uint8).numpy().data
-    return hashlib.sha256(content).hexdigest()[:16]
+    n_all = len(source)
+    is_small = n_all * source.n_features <= _MOST_DIGESTED
+    n_rows = n_all if is_small else min(n_all, _SAMPLED_ROWS)
+    index = torch.arange(n_rows) * n_all // n_rows
+    digest = hashlib.sha256()
+    for part in index.split(_SAMPLED_ROWS):
+        rows = source.take(part).detach().cpu().contiguous()
+        # Through bytes, as NumPy has no bfloat16.
+        digest.update(rows.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:16]
 
 
 def _short(value: Any) -> str:

@@ -7,6 +7,7 @@ import threading
 import tracemalloc
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -425,3 +426,32 @@ def test_reading_in_threads_gives_each_its_own_array(tmp_path):
     for thread in threads:
         thread.join()
     assert all((results[number] == number).all() for number in range(8))
+
+
+def test_names_that_only_count_are_no_row(tmp_path):
+    rows = np.array([[0.5, 1.25, 2.0], [3.0, 4.0, 5.0]])
+    path = tmp_path / "rows.csv"
+    pd.DataFrame(rows).to_csv(path, index=False)
+    np.testing.assert_array_equal(read_array(path), rows)
+    np.testing.assert_array_equal(read_array(path, name="1")[:, 0], rows[:, 1])
+
+
+@pytest.mark.parametrize("n_columns", [3, 12])
+def test_a_row_that_counts_is_a_row(tmp_path, n_columns):
+    rows = np.arange(2 * n_columns).reshape(2, n_columns)
+    write_array(tmp_path / "rows.csv", rows)
+    np.testing.assert_array_equal(read_array(tmp_path / "rows.csv"), rows)
+
+
+def test_names_that_count_stand_above_whole_numbers_too(tmp_path):
+    rows = np.arange(24).reshape(2, 12) % 7
+    pd.DataFrame(rows).to_csv(tmp_path / "rows.csv", index=False)
+    np.testing.assert_array_equal(read_array(tmp_path / "rows.csv"), rows)
+
+
+def test_a_label_that_looks_like_a_name_is_one_if_it_comes_again(tmp_path):
+    path = tmp_path / "labels.csv"
+    path.write_text("y\nn\ny\n")
+    assert read_labels(path).tolist() == ["y", "n", "y"]
+    path.write_text("y\nno\nyes\n")
+    assert read_labels(path).tolist() == ["no", "yes"]

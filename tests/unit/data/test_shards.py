@@ -5,12 +5,14 @@ import threading
 import time
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.numpy import save_file
 
+from selfexpress.data.files import read_array
 from selfexpress.data.opening import open_rows
 from selfexpress.data.parquet_rows import ParquetRows
 from selfexpress.data.prefetch import Prefetched
@@ -195,8 +197,10 @@ def test_a_folder_without_rows_is_refused(tmp_path):
 
 def test_shards_of_unequal_width_are_refused():
     narrow, wide = (ArraySource(np.zeros((2, width))) for width in (2, 3))
-    with pytest.raises(DataError, match="2 to 3 features"):
+    with pytest.raises(DataError, match="shard 1 has 3 and shard 0 2"):
         Shards([narrow, wide])
+    with pytest.raises(DataError, match="there are none"):
+        Shards([])
 
 
 def test_own_rows_of_all_processes_make_the_whole():
@@ -308,3 +312,63 @@ def test_damage_inside_a_parquet_file_is_one_clear_error(tmp_path, seed):
     path.write_bytes(content)
     with pytest.raises(DataError, match="must be a whole"):
         list(source.blocks(50))
+
+
+def test_shards_with_other_columns_are_refused_by_name(tmp_path):
+    rows = expected_rows()
+    write_columns(tmp_path / "a.parquet", rows)
+    assert open_rows(tmp_path).feature_names == ("x0", "x1", "x2")
+    turned = pa.table({f"x{n}": rows[:, n] for n in (2, 1, 0)})
+    pq.write_table(turned, tmp_path / "b.parquet")
+    message = "b.parquet has 'x2' where a.parquet has 'x0'"
+    with pytest.raises(DataError, match=message):
+        open_rows(tmp_path)
+
+
+def test_rows_in_a_folder_of_the_folder_are_not_left_out(tmp_path):
+    np.save(tmp_path / "part-0.npy", expected_rows())
+    (tmp_path / "notes").mkdir()
+    assert len(open_rows(tmp_path)) == N_ROWS
+    np.save(tmp_path / "notes" / "part-1.npy", expected_rows())
+    with pytest.raises(DataError, match="has some in notes"):
+        open_rows(tmp_path)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_shards_of_other_types_keep_their_numbers(tmp_path, order):
+    halves = [np.array([[1, 2], [3, 4]], dtype=np.int64), np.array([[0.25, 0.5]])]
+    for name, which in zip("ab", order, strict=True):
+        columns = {f"x{n}": column for n, column in enumerate(halves[which].T)}
+        pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
+    source = open_rows(tmp_path)
+    expected = np.vstack([halves[which] for which in order])
+    index = torch.tensor([2, 0, 1, 0])
+    assert source.take(index).tolist() == expected[index].tolist()
+    (block,) = source.blocks(5)
+    assert block.rows.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float16", "bool"])
+def test_numbers_of_any_type_become_float32(tmp_path, dtype):
+    rows = (expected_rows() % 2).astype(dtype)
+    write_columns(tmp_path / "rows.parquet", rows)
+    source = open_rows(tmp_path / "rows.parquet")
+    assert source.take(torch.arange(2)).dtype == torch.float32
+    assert next(source.blocks(3)).rows.dtype == torch.float32
+
+
+def test_the_index_of_a_pandas_table_is_no_feature(tmp_path):
+    frame = pd.DataFrame(expected_rows(), columns=["a", "b", "c"])
+    frame.index = pd.Index(np.arange(N_ROWS) + 10**6, name="id")
+    frame.to_parquet(tmp_path / "rows.parquet")
+    source = open_rows(tmp_path / "rows.parquet")
+    assert source.feature_names == ("a", "b", "c")
+    assert torch.equal(source.take(torch.arange(N_ROWS)), torch.tensor(frame.values))
+    np.testing.assert_array_equal(read_array(tmp_path / "rows.parquet"), frame)
+
+
+def test_columns_that_are_named_in_a_text_file_are_told(tmp_path):
+    (tmp_path / "named.csv").write_text("a, b\n1,2\n")
+    (tmp_path / "bare.csv").write_text("1,2\n")
+    assert open_rows(tmp_path / "named.csv").feature_names == ("a", "b")
+    assert open_rows(tmp_path / "bare.csv").feature_names is None

@@ -112,3 +112,17 @@ def test_verbose_shows_progress_on_stderr_only(data, capsys):
     captured = capsys.readouterr()
     assert "coefficients" in captured.err
     assert captured.out == ""
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_certificate_is_of_the_rows_given(data, dtype):
+    X = data.X.astype(dtype)
+    model = EnSC(3, gamma=2e4, tol=1e-6, random_state=0).fit(X)
+    rows = unit_rows(torch.from_numpy(X).double())
+    residual = rows - torch.from_numpy(model.coefficients_.toarray()) @ rows
+    g = 2e4 * (residual @ rows.T).numpy()
+    c = model.coefficients_.toarray()
+    wanted = np.where(c != 0, 0.9 * np.sign(c) + 0.1 * c, np.clip(g, -0.9, 0.9))
+    violation = np.abs(g - wanted)
+    np.fill_diagonal(violation, 0)
+    assert violation.max() <= 1e-6

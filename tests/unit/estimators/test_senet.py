@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import struct
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from selfexpress import SENet, make_subspaces
+from selfexpress.data.opening import open_rows
 from selfexpress.data.sources import ArraySource
 from selfexpress.errors import (
     CheckpointError,
@@ -481,3 +483,54 @@ class TestFiles:
         path.write_bytes(struct.pack("<Q", len(text)) + text + raw[8 + length :])
         with pytest.raises(CheckpointError):
             SENet.load(path)
+
+
+def test_numbers_of_numpy_are_settings_like_any_other(model, data, is_new, tmp_path):
+    settings = SETTINGS | {
+        "gamma": np.float64(50), "hidden_sizes": np.array([64, 64]),
+        "n_embedding": np.int64(64), "max_iter": np.int64(200),
+        "batch_size": np.int64(90), "n_nonzero": np.int64(30),
+        "block_size": np.int64(50), "algorithm": "two_pass",
+        "checkpoint": tmp_path / "kept",
+    }  # fmt: skip
+    fitted = SENet(np.int64(3), **settings).fit(data.X[~is_new])
+    assert (fitted.labels_ == model.labels_).all()
+    indexed = SENet(3, **SETTINGS, n_nonzero=np.int64(30), search="index")
+    assert len(indexed.fit(data.X[~is_new]).labels_) == (~is_new).sum()
+
+
+def test_columns_of_a_source_must_be_those_of_the_fit(data, is_new, tmp_path):
+    names = [f"f{number}" for number in range(data.X.shape[1])]
+    frame = pd.DataFrame(data.X, columns=names)
+    frame[~is_new].to_parquet(tmp_path / "fit.parquet")
+    frame[is_new][names[::-1]].to_parquet(tmp_path / "turned.parquet")
+    frame[is_new].to_csv(tmp_path / "new.csv", index=False)
+    fitted = SENet(3, **SETTINGS).fit(open_rows(tmp_path / "fit.parquet"))
+    fitted.save(tmp_path / "model")
+    for each in (fitted, SENet.load(tmp_path / "model")):
+        assert each.feature_names_in_.tolist() == names
+        named = each.predict(open_rows(tmp_path / "new.csv"))
+        assert (named == fitted.predict(frame[is_new])).all()
+        with pytest.raises(DataError, match="feature names should match"):
+            each.predict(open_rows(tmp_path / "turned.parquet"))
+
+
+def test_a_mapped_file_is_not_read_whole(model, data, is_new, tmp_path):
+    rows = np.tile(data.X[is_new], (4000, 1)).astype(np.float16)
+    np.save(tmp_path / "rows.npy", rows)
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    tracemalloc.start()
+    next(model.predict_blocks(mapped))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < rows.nbytes
+    broken = np.load(tmp_path / "rows.npy", mmap_mode="r+")
+    broken[7, 3] = np.inf
+    with pytest.raises(DataError, match="row 7, counted from 0"):
+        model.predict(broken)
+
+
+def test_a_relative_gamma_needs_an_l1_norm(data):
+    settings = SETTINGS | {"gamma_scale": "relative", "l1_ratio": 0.0}
+    with pytest.raises(ConfigError, match="gamma_scale must be 'absolute'"):
+        SENet(3, **settings).fit(data.X)

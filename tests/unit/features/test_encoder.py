@@ -323,6 +323,8 @@ def test_a_checkpoint_of_other_settings_is_refused_by_name(seed, tmp_path):
         tiny(seed + 1, **files, invariance=21.0).fit(images)
     with pytest.raises(CheckpointError, match=r"differs in images\."):
         tiny(seed, **files).fit(images[:19])
+    with pytest.raises(CheckpointError, match=r"differs in images\."):
+        tiny(seed, **files).fit(images[::-1].copy())
 
 
 @pytest.mark.parametrize("damage", [b"", b"not a checkpoint", None])

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import copy
 import csv
+import pickle
 import sys
 
 import numpy as np
@@ -109,3 +111,12 @@ def test_the_bar_shows_steps_rate_and_time_left_on_stderr(capsys):
     assert captured.out == ""
     for part in ("training", "23/23", "objective", "steps/s", "left"):
         assert part in captured.err
+
+
+@pytest.mark.parametrize("kind", [ProgressBar, CSVLogger, TensorBoardLogger])
+def test_callbacks_can_be_copied_and_pickled_after_a_training(kind, tmp_path):
+    callback = kind() if kind is ProgressBar else kind(tmp_path / "log")
+    trained(callback)
+    copied = pickle.loads(pickle.dumps(copy.deepcopy(callback)))
+    assert copied.every == callback.every
+    trained(copied)

@@ -500,3 +500,16 @@ def test_an_interrupted_training_on_a_gpu_goes_on(algorithm, precision, tmp_path
     )  # fmt: skip
     assert heard.steps == [5, 6, 7, 8, 9, 10, 11, 12]
     np.testing.assert_allclose(actual["objective"], expected["objective"], rtol=2e-2)
+
+
+def test_any_other_row_is_refused(tmp_path):
+    rows = unit_data(200, 5, seed=0)
+    network = problem()[0]
+    same = ArraySource(rows, dtype=torch.float64)
+    train(network, same, config(), seed=0, checkpoints=always(tmp_path))
+    for place in (1, 100, 199):
+        changed = rows.clone()
+        changed[place] = -changed[place]
+        other = ArraySource(changed, dtype=torch.float64)
+        with pytest.raises(CheckpointError, match="differ in rows"):
+            train(network, other, config(), seed=0, checkpoints=always(tmp_path))

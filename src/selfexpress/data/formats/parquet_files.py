@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-# Where pandas keeps the row index: never a feature.
+# Where pandas keeps a row index without a name: never a feature.
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
+# Of a column, and of many of them together.
 _BUFFER_BYTES = 2**20
+_BUFFERS_BYTES = 2**26
 
 
 def read_rows(path: Path, name: str | None) -> Array:
@@ -53,9 +55,14 @@ def row_columns(schema: pa.Schema, name: str | None, path: Path) -> list[str]:
     return names
 
 
+def is_list_column(schema: pa.Schema, names: Sequence[str]) -> bool:
+    """Tell whether rows are the lists of one column."""
+    return _is_list(schema.field(names[0]).type)
+
+
 def table_rows(table: pa.Table, path: Path) -> Array:
     """Return the rows of a table whose columns :func:`row_columns` chose."""
-    if _is_list(table.schema.field(0).type):
+    if is_list_column(table.schema, table.column_names):
         return _list_rows(table.column(0), path)
     return np.column_stack([_values(column, path) for column in table.columns])
 
@@ -104,8 +111,19 @@ def _write(path: Path, table: pa.Table) -> None:
     pq.write_table(table, path, write_page_checksum=True)
 
 
-def open_parquet(path: Path, *, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
-    """Open a file without reading more than its footer."""
+def open_parquet(
+    path: Path, *, dictionaries: Sequence[str] = (), n_columns: int = 1
+) -> pq.ParquetFile:
+    """Open a file without reading more than its footer.
+
+    Parameters
+    ----------
+    path : Path
+    dictionaries : sequence of str
+        Columns to read as words that are stored once and referred to.
+    n_columns : int
+        Columns that will be read side by side.
+    """
     import pyarrow.parquet as pq
 
     # No list in the footer can have more members than the file has bytes.
@@ -123,7 +141,7 @@ def open_parquet(path: Path, *, dictionaries: Sequence[str] = ()) -> pq.ParquetF
         thrift_container_size_limit=max(1, min(file_size, 1_000_000)),
         page_checksum_verification=True,
         # Pages one by one, and let go again: a row group may be larger than memory.
-        buffer_size=_BUFFER_BYTES,
+        buffer_size=min(_BUFFER_BYTES, _BUFFERS_BYTES // n_columns),
         pre_buffer=False,
     )
 
@@ -151,13 +169,25 @@ def _label_column(schema: pa.Schema, name: str | None, path: Path) -> str:
 
 
 def _columns(schema: pa.Schema, path: Path) -> list[str]:
-    names = [key for key in schema.names if not _PANDAS_INDEX.fullmatch(key)]
+    index = _index_names(schema)
+    names = [
+        key
+        for key in schema.names
+        if key not in index and not _PANDAS_INDEX.fullmatch(key)
+    ]
     if not names or len(set(names)) < len(names):
         raise DataError(
             f"{path} must hold columns, each with its own name, but holds "
             f"{listing(names)}. Rename them."
         )
     return names
+
+
+def _index_names(schema: pa.Schema) -> set[str]:
+    """Return the columns that are the row index of a pandas DataFrame."""
+    described = schema.pandas_metadata or {}
+    # A range is described by a dict, and has no column.
+    return {key for key in described.get("index_columns", []) if isinstance(key, str)}
 
 
 def _named(schema: pa.Schema, name: str, path: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,9 @@ from selfexpress.data.formats.arrays import (
     listing,
 )
 from selfexpress.errors import DataError, one_line
+
+# So many numbers do not count by chance.
+_MANY_COLUMNS = 8
 
 
 def read_rows(path: Path, name: str | None) -> Array:
@@ -40,6 +44,14 @@ def read_rows(path: Path, name: str | None) -> Array:
     return rows
 
 
+def column_names(path: Path) -> tuple[str, ...] | None:
+    """Return the names of the columns; None without names, or if they only count."""
+    header = _header(path)
+    if header is None or _is_count(header):
+        return None
+    return tuple(cell.strip() for cell in header)
+
+
 def read_labels(path: Path, name: str | None) -> Array:
     """Return one label a line: whole numbers if all are, else text."""
     lines = [line for _, line in _lines(path)]
@@ -50,10 +62,10 @@ def read_labels(path: Path, name: str | None) -> Array:
         column = _column_of(first, name or _usual_name(first, path), path)
         return _labels([line[column] for line in rest], path)
     labels = [line[0] for line in rest]
+    # Labels can be "y" and "n": a name that comes again is one of them.
+    is_name = first[0].strip() in (*LABEL_NAMES, name) and first[0] not in labels
     is_numeric = all(map(_is_number, labels))
-    is_header = first[0].strip() in (*LABEL_NAMES, name) or (
-        is_numeric and not _is_number(first[0])
-    )
+    is_header = is_name or (is_numeric and not _is_number(first[0]))
     return _labels(labels if is_header else [first[0], *labels], path)
 
 
@@ -100,9 +112,10 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 def _header(path: Path) -> list[str] | None:
     """Return the first line's cells if they are names, None if they are numbers."""
-    _, cells = next(_lines(path), (0, []))
+    first_lines = [cells for _, cells in islice(_lines(path), 2)]
+    cells = first_lines[0] if first_lines else []
     if all(map(_is_number, cells)):
-        return None
+        return cells if len(first_lines) == 2 and _are_counted(*first_lines) else None
     if not all(cell.strip() for cell in cells):
         raise DataError(
             f"{path} must name every column in its header line, but column "
@@ -110,6 +123,24 @@ def _header(path: Path) -> list[str] | None:
             "a row index, write the file without it (pandas: index=False)."
         )
     return cells
+
+
+def _are_counted(cells: Sequence[str], below: Sequence[str]) -> bool:
+    """Tell whether 0, 1, 2 and so on are names, which pandas gives where it has none.
+
+    They are above numbers that are not whole; above whole ones if they are many, and
+    counting does not go on.
+    """
+    if not _is_count(cells):
+        return False
+    has_fractions = not all(cell.strip().lstrip("+-").isdigit() for cell in below)
+    goes_on = below[0].strip() == str(len(cells))
+    return has_fractions or (len(cells) >= _MANY_COLUMNS and not goes_on)
+
+
+def _is_count(cells: Sequence[str]) -> bool:
+    counted = [str(number) for number in range(len(cells))]
+    return len(cells) > 1 and [cell.strip() for cell in cells] == counted
 
 
 def _explain(path: Path, *, has_header: bool) -> None:
