@@ -21,8 +21,9 @@ FLAGS = {
     "data where": "NAME root json",
     "demo": "output/o seed quiet json",
     "features": (
-        "DATA output/o scattering whiten project paper resize image-shape encoder "
-        "train scales angles center split name block-size device seed quiet json"
+        "DATA output/o scattering whiten project projection paper resize image-shape "
+        "encoder train scales angles center split name block-size device seed quiet "
+        "json"
     ),
     "fit": (
         "DATA n-clusters/k output/o name labels coefficients log-csv log-tensorboard "

@@ -31,7 +31,7 @@ from selfexpress.data.files import (
 from selfexpress.data.opening import open_rows
 from selfexpress.errors import CheckpointError
 from selfexpress.estimators.senet import SENet
-from selfexpress.features import CodingRateEncoder
+from selfexpress.features import CodingRateEncoder, Whitening
 from selfexpress.features import encoder_checkpoint as encoder_files
 from selfexpress.training.checkpoint import CheckpointFolder, read_checkpoint
 from selfexpress.training.resuming import Checkpoints, Standing
@@ -94,6 +94,7 @@ def targets() -> list[Target]:
         Target("checkpoint-forged", _write_training, _forged(_take_up)),
         Target("encoder", _write_encoder, _read_encoder),
         Target("encoder-checkpoint", _write_encoder_state, _read_encoder_state),
+        Target("components", _write_components, _read_components),
     ]
     for reader in (*dataset_files.WRITERS, "hopkins"):
         published = _Published(reader)
@@ -246,6 +247,16 @@ def _write_encoder_state(folder: Path, seed: int) -> None:
 
 def _read_encoder_state(folder: Path) -> object:
     return encoder_files.read_checkpoint(folder / "run.checkpoint")
+
+
+def _write_components(folder: Path, seed: int) -> None:
+    rows = np.random.default_rng(seed).normal(size=(9, 4))
+    Whitening(2).fit(rows).save(folder / "components")
+
+
+def _read_components(folder: Path) -> object:
+    components = Whitening.load(folder / "components")
+    return components.transform(np.ones((2, components.n_features_in_)))
 
 
 class _Published:

@@ -40,6 +40,7 @@ def sparse_coefficients(
     *,
     n_nonzero: int,
     exclude_self: bool,
+    dtype: torch.dtype | None = None,
 ) -> sparse.csr_array:
     """Express every row of a source by keys; keep each row's largest coefficients.
 
@@ -51,7 +52,12 @@ def sparse_coefficients(
     csr_array of shape (M, N), float32
     """
     rows = largest_coefficients(
-        network, source, keys, n_nonzero=n_nonzero, exclude_self=exclude_self
+        network,
+        source,
+        keys,
+        n_nonzero=n_nonzero,
+        exclude_self=exclude_self,
+        dtype=dtype,
     )
     return rows.to_csr()
 
@@ -64,10 +70,9 @@ def largest_coefficients(
     *,
     n_nonzero: int,
     exclude_self: bool,
+    dtype: torch.dtype | None = None,
 ) -> SparseRows:
     """Return the coefficients of largest size of every row, where the keys are.
-
-    On a GPU, products are computed in bfloat16, as in training.
 
     Parameters
     ----------
@@ -79,8 +84,10 @@ def largest_coefficients(
         Entries kept of a row, those of largest size.
     exclude_self : bool
         Whether key i belongs to row i, which must not express itself.
+    dtype : torch.dtype, optional
+        Of the products; bfloat16 on a GPU, as in training, else that of the keys.
     """
-    working = keys.bfloat16() if keys.is_cuda else keys
+    working = keys.to(dtype or (torch.bfloat16 if keys.is_cuda else keys.dtype))
     batch_size = max(1, _BATCH_ENTRIES[keys.device.type] // len(keys))
     n_kept = min(n_nonzero, len(keys))
 

@@ -49,6 +49,13 @@ def features(
         int | None,
         typer.Option(help="Keep this many principal components, not levelled."),
     ] = None,
+    projection: Annotated[
+        Path | None,
+        typer.Option(
+            help="Components: kept there with --whiten or --project, else taken from "
+            "there, for new rows."
+        ),
+    ] = None,
     paper: Annotated[
         bool,
         typer.Option(
@@ -95,15 +102,25 @@ def features(
     Memory does not grow with the data for .npy files: rows are read, mapped and
     written in blocks, and computed twice where the components must be found first.
 
-    Example: selfexpress features mnist -o mnist.npy --scattering --resize 32
-    --whiten auto
+    Example: selfexpress features rows.npy -o white.npy --whiten auto --projection p
+
+    Then: selfexpress features new.npy -o new-white.npy --projection p
     """
     if paper:
         scattering, resize, project = True, resize or 32, project or 500
-    projection = _projection(whiten, project, center=center, block_size=block_size)
-    _check_choice(scattering, encoder, projection, train=train)
+    components = _new_components(whiten, project, center=center, block_size=block_size)
+    is_new = components is not None
+    taken, kept = (None, projection) if is_new else (projection, None)
+    if taken is not None:
+        components = Whitening.load(taken)
+    _check_choice(scattering, encoder, components, train=train)
     require_writable(output, suffixes=FORMATS)
-    require_apart({"DATA": data, "--encoder": encoder}, {"--output": output})
+    if kept is not None:
+        require_writable(kept)
+    require_apart(
+        {"DATA": data, "--encoder": encoder, "--projection": taken},
+        {"--output": output, "--projection": kept},
+    )
     samples = _read_samples(data, name=name, split=split)
     source = _rows_of(samples, resolve_device(device))
     if scattering:
@@ -118,27 +135,32 @@ def features(
             source, samples, CodingRateEncoder.load(encoder, device=device)
         )
     stages = _Stages(quiet=quiet)
-    if projection is not None:
-        with stages.watched("finding components", source) as rows:
-            projection.fit(rows)
-        source = _mapped(source, projection)
+    if components is not None:
+        if is_new:
+            with stages.watched("finding components", source) as rows:
+                components.fit(rows)
+        if kept is not None:
+            components.save(kept)
+        source = _mapped(source, components)
     with stages.watched("writing features", source) as rows:
         _write(output, rows, block_size)
-    _report(output, source, projection, stages.seconds, as_json=as_json)
+    found = components if is_new else None
+    _report(output, source, found, stages.seconds, as_json=as_json)
 
 
 def _check_choice(
     scattering: bool,
     encoder: Path | None,
-    projection: Whitening | None,
+    components: Whitening | None,
     *,
     train: int | None,
 ) -> None:
     """Refuse no features at all, and options that exclude or need each other."""
-    if not scattering and encoder is None and projection is None:
+    if not scattering and encoder is None and components is None:
         raise ConfigError(
-            "At least one of --scattering, --encoder, --whiten, --project and --paper "
-            "must be given, got none. Say which features to compute."
+            "At least one of --scattering, --encoder, --whiten, --project, "
+            "--projection and --paper must be given, got none. Say which features to "
+            "compute."
         )
     if scattering and encoder is not None:
         raise ConfigError(
@@ -206,7 +228,7 @@ class _Stages:
         self.seconds[name] = time.perf_counter() - start
 
 
-def _projection(
+def _new_components(
     whiten: int | str | None, project: int | None, *, center: bool, block_size: int
 ) -> Whitening | None:
     if whiten is not None and project is not None:
@@ -286,7 +308,7 @@ def _fill(rows: NDArray[np.float32], source: RowSource, block_size: int) -> None
 def _report(
     output: Path,
     source: RowSource,
-    projection: Whitening | None,
+    components: Whitening | None,
     seconds: dict[str, float],
     *,
     as_json: bool,
@@ -297,11 +319,11 @@ def _report(
         "n_features": source.n_features,
         "seconds": seconds,
     }
-    if projection is not None:
-        summary["explained"] = float(projection.explained_.sum())
+    if components is not None:
+        summary["explained"] = float(components.explained_.sum())
     if as_json:
         print(json.dumps(summary))
         return
     print(f"{len(source)} rows of {source.n_features} features written to {output}")
-    if projection is not None:
+    if components is not None:
         print(f"components hold {summary['explained']:.1%} of the total")

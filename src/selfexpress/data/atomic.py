@@ -25,6 +25,10 @@ def replacing(path: Path) -> Iterator[Path]:
             f"The folder {path.parent} must exist before {path.name} can be written "
             "there. Create it."
         )
+    if path.is_dir():
+        raise DataError(
+            f"{path} must be writable, but is a folder. Choose another name."
+        )
     # Not tempfile: its files stay private to the user after the move.
     target = path.with_name(f".{secrets.token_hex(8)}{path.suffix.lower()}")
     try:

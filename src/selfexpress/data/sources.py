@@ -203,7 +203,7 @@ class UnitRows(MappedSource):
 
 
 class CheckedRows(MappedSource):
-    """The rows of a source that is not ours, moved to a device.
+    """The rows of a source that is not ours, moved to a device, if one is given.
 
     Raises
     ------
@@ -211,7 +211,9 @@ class CheckedRows(MappedSource):
         When a block is read that holds NaN or infinity.
     """
 
-    def __init__(self, source: RowSource, *, device: torch.device) -> None:
+    def __init__(
+        self, source: RowSource, *, device: torch.device | None = None
+    ) -> None:
         super().__init__(source, lambda rows: _real(rows.to(device)))
 
     def take(self, index: Tensor) -> Tensor:

@@ -94,13 +94,21 @@ def cluster(
 
 
 def express(
-    network: SelfExpressiveNetwork, X: Array, *, n_nonzero: int, device: torch.device
+    network: SelfExpressiveNetwork,
+    X: Array,
+    *,
+    n_nonzero: int,
+    device: torch.device,
+    dtype: torch.dtype | None = None,
 ) -> sparse.csr_array:
-    """Return the coefficients of unit rows on each other, none on itself."""
+    """Return the coefficients of unit rows on each other, none on itself.
+
+    ``dtype`` is of their products; by default that of a fit.
+    """
     source = ArraySource(X, device=device)
     keys = embed_keys(network, source, block_size=8192)
     return sparse_coefficients(
-        network, source, keys, n_nonzero=n_nonzero, exclude_self=True
+        network, source, keys, n_nonzero=n_nonzero, exclude_self=True, dtype=dtype
     )
 
 

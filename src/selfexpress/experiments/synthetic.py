@@ -279,7 +279,13 @@ def _express(
     network: SelfExpressiveNetwork, X: Array, context: Context
 ) -> sparse.csr_array:
     """Return all coefficients of points on each other, in the network's precision."""
-    return express(network, _single(X), n_nonzero=len(X), device=context.device)
+    return express(
+        network,
+        _single(X),
+        n_nonzero=len(X),
+        device=context.device,
+        dtype=torch.float32,
+    )
 
 
 def _single(X: Array) -> NDArray[np.float32]:

@@ -215,9 +215,8 @@ class Scattering2D(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """Return the height and width after resizing."""
         if self.resize is None:
             return self.image_shape_[1:]
-        if isinstance(self.resize, tuple):
-            return self.resize
-        return self.resize, self.resize
+        sides = self.resize if isinstance(self.resize, tuple | list) else (self.resize,)
+        return sides[0], sides[-1]
 
     def _scatter(self, rows: Images) -> Tensor:
         """Run the cascade over batches; memory beyond the result does not grow."""
@@ -325,7 +324,7 @@ def _check_positive_integer(name: str, value: object) -> None:
 def _check_shape(name: str, value: object) -> None:
     if value is None:
         return
-    sides = value if isinstance(value, tuple) else (value,)
+    sides = value if isinstance(value, tuple | list) else (value,)
     allowed = (1, 2) if name == "resize" else (2, 3)
     if len(sides) not in allowed:
         raise ConfigError(

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
 from typing import Self
 
 import numpy as np
@@ -23,8 +25,9 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import Tensor
 
 from selfexpress.data.prefetch import Prefetched
-from selfexpress.data.sources import ArraySource, MappedSource, RowSource
+from selfexpress.data.sources import ArraySource, CheckedRows, MappedSource, RowSource
 from selfexpress.errors import ConfigError, DataError, DegenerateWarning
+from selfexpress.features.whitening_file import read_components, write_components
 
 Rows = Tensor | NDArray[np.floating]
 
@@ -178,7 +181,7 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         check_is_fitted(self)
         self._check_n_features(source.n_features, reset=False)
         return MappedSource(
-            source,
+            CheckedRows(source),
             lambda rows: self._map(rows.double()).float(),
             len(self.components_),
         )
@@ -209,6 +212,40 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         rows = check_array(X, dtype=[np.float64, np.float32])
         return np.asarray(rows @ scaled + self.mean_, dtype=rows.dtype)
 
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the components to one safetensors file, to be used on other rows.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Replaced only once the new file is complete.
+        """
+        write_components(Path(path), self)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """Read components that :meth:`save` wrote.
+
+        Parameters
+        ----------
+        path : str or path-like
+
+        Returns
+        -------
+        Whitening
+            Fitted; transforms as the saved one did.
+
+        Raises
+        ------
+        CheckpointError
+            If the file is missing, damaged or holds something else.
+        """
+        settings, fitted = read_components(Path(path))
+        loaded = cls(**settings)
+        for name, value in fitted.items():
+            setattr(loaded, name, value)
+        return loaded
+
     def __sklearn_tags__(self) -> Tags:
         """Tell scikit-learn which precisions come out as they went in."""
         tags = super().__sklearn_tags__()
@@ -220,7 +257,7 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     ) -> Tensor | RowSource | NDArray[np.floating]:
         if not isinstance(X, Tensor) and isinstance(X, RowSource):
             self._check_n_features(X.n_features, reset=reset)
-            return X
+            return CheckedRows(X)
         if isinstance(X, Tensor):
             _check_tensor(X)
             self._check_n_features(X.shape[1], reset=reset)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from selfexpress.errors import DataError
+from selfexpress.errors import DataError, one_line
 from selfexpress.report.record import Integers, Setting
 
 _LONGEST_TEXT = 200
@@ -77,7 +77,13 @@ def named_classes(
             f"truth must hold one class for each of the {n_samples} fitted samples, "
             f"got shape {given.shape}. Give the classes of the same samples."
         )
-    values, codes = np.unique(given, return_inverse=True)
+    try:
+        values, codes = np.unique(given, return_inverse=True)
+    except TypeError as error:
+        raise DataError(
+            f"truth must hold classes of one kind, numbers or text, but they cannot be "
+            f"compared ({one_line(error)}). Fill what is missing."
+        ) from error
     if len(values) > MOST_CLASSES:
         raise DataError(
             f"truth must hold at most {MOST_CLASSES} different classes, got "

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from selfexpress.cli.features import features
 from selfexpress.data.files import read_array
-from selfexpress.errors import ConfigError, DataError
+from selfexpress.errors import CheckpointError, ConfigError, DataError
 from selfexpress.features.encoder import CodingRateEncoder
 from selfexpress.features.scattering import Scattering2D
 from selfexpress.features.whitening import Whitening
@@ -205,3 +205,23 @@ def test_a_device_that_cannot_compute_is_refused(run, images, tmp_path, device):
     with pytest.raises(ConfigError, match=f"device must .* got '{device}'"):
         run(*words, "--device", device)
     assert not (tmp_path / "out.npy").exists()
+
+
+def test_new_rows_are_projected_by_components_that_were_kept(run, images, tmp_path):
+    rows = images.reshape(len(images), -1).astype(np.float64)
+    np.save(tmp_path / "old.npy", rows[:-3])
+    np.save(tmp_path / "new.npy", rows[-3:])
+    kept, out = tmp_path / "kept", tmp_path / "out.npy"
+    made = run(tmp_path / "old.npy", "-o", out, "--whiten", 4, "--projection", kept)
+    assert made.exit_code == 0
+    assert "of the total" in made.stdout
+    used = run(tmp_path / "new.npy", "-o", out, "--projection", kept)
+    assert used.exit_code == 0
+    assert "of the total" not in used.stdout
+    expected = Whitening(4).fit(np.float32(rows[:-3])).transform(np.float32(rows[-3:]))
+    np.testing.assert_allclose(read_array(out), expected, atol=1e-6)
+    with pytest.raises(CheckpointError, match="must hold the components"):
+        run(tmp_path / "new.npy", "-o", out, "--projection", tmp_path / "old.npy")
+    with pytest.raises(DataError, match="--output and --projection must be different"):
+        run(tmp_path / "new.npy", "-o", tmp_path / "k.npy", "--whiten", 2,
+            "--projection", tmp_path / "k.npy")  # fmt: skip

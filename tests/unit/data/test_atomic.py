@@ -45,3 +45,14 @@ def test_files_have_the_permissions_of_ordinary_ones(tmp_path):
 def test_a_missing_folder_is_named():
     with pytest.raises(DataError, match="folder nowhere must exist"):
         replacing(Path("nowhere/a.txt")).__enter__()
+
+
+def test_a_folder_is_no_place_for_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for place in (Path(), tmp_path):
+        with (
+            pytest.raises(DataError, match="but is a folder"),
+            replacing(place) as target,
+        ):
+            target.write_text("lost")
+    assert not list(tmp_path.iterdir())

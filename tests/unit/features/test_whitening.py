@@ -5,15 +5,22 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from safetensors.numpy import save_file
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from selfexpress.data.opening import open_rows
 from selfexpress.data.sources import ArraySource
-from selfexpress.errors import ConfigError, DataError, DegenerateWarning
+from selfexpress.errors import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    DegenerateWarning,
+)
 from selfexpress.features.whitening import Whitening
 
 
@@ -244,7 +251,7 @@ def test_unusable_rows_are_refused():
     with pytest.raises(DataError, match="NaN"):
         whitening.transform(torch.full((2, 20), torch.nan))
     rows[3, 3] = np.inf
-    with pytest.raises(DataError, match="rows must be finite"):
+    with pytest.raises(DataError, match="row 3, counted from 0"):
         Whitening(3).fit(ArraySource(rows))
     with pytest.raises(DataError, match="at least one row"):
         Whitening(3).fit(ArraySource(torch.zeros(0, 20)))
@@ -311,3 +318,49 @@ def test_auto_keeps_what_the_rows_can_tell(shape, n_components, seed):
     whitening = Whitening().fit(rows)
     assert whitening.n_components_ == n_components
     assert whitening.transform(rows).shape == (shape[0], n_components)
+
+
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("whiten", [True, False])
+def test_components_that_were_saved_transform_the_same(center, whiten, seed, tmp_path):
+    rows = np.random.default_rng(seed).normal(size=(40, 6)) + 1
+    frame = pd.DataFrame(rows, columns=list("abcdef"))
+    fitted = Whitening(3, center=center, whiten=whiten).fit(frame)
+    fitted.save(tmp_path / "kept")
+    loaded = Whitening.load(tmp_path / "kept")
+    np.testing.assert_array_equal(loaded.transform(frame), fitted.transform(frame))
+    assert loaded.get_feature_names_out().tolist() == ["whitening0", "whitening1",
+                                                       "whitening2"]  # fmt: skip
+    assert loaded.n_samples_seen_ == 40
+    with pytest.raises(ValueError, match="feature names"):
+        loaded.transform(frame[list("fedcba")])
+    loaded.save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "kept").read_bytes()
+
+
+@pytest.mark.parametrize("damage", ["missing", "short", "foreign", "nan", "shape"])
+def test_files_that_hold_no_components_are_refused(damage, tmp_path):
+    path = tmp_path / "kept"
+    fitted = Whitening(2).fit(np.random.default_rng(0).normal(size=(20, 4)))
+    if damage == "nan":
+        fitted.mean_ = fitted.mean_ * np.nan
+    if damage == "shape":
+        fitted.scale_ = fitted.scale_[:1]
+    if damage != "missing":
+        fitted.save(path)
+    if damage == "short":
+        path.write_bytes(path.read_bytes()[:-5])
+    if damage == "foreign":
+        save_file({"x": np.zeros(3)}, path)
+    with pytest.raises(CheckpointError, match="must hold the components") as found:
+        Whitening.load(path)
+    assert len(str(found.value).splitlines()) == 1
+
+
+def test_rows_of_a_source_must_be_finite(seed):
+    rows = np.random.default_rng(seed).normal(size=(20, 4))
+    fitted = Whitening(2).fit(rows)
+    rows[7, 1] = np.nan
+    for use in (fitted.transform, lambda source: list(fitted.stream(source).blocks(8))):
+        with pytest.raises(DataError, match="row 7, counted from 0"):
+            use(ArraySource(rows))
