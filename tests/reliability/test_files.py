@@ -238,5 +238,5 @@ def test_shards_that_do_not_fit_together(rows, tmp_path):
         open_rows(folder)
     write_array(folder / "a.npy", rows)
     write_array(folder / "b.npy", rows[:, :3])
-    with pytest.raises(DataError, match="b.npy has 3 and a.npy 4"):
+    with pytest.raises(DataError, match=r"b\.npy has 3 and a\.npy 4"):
         open_rows(folder)
