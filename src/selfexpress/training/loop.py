@@ -282,8 +282,10 @@ class _Steps:
 
     @property
     def _can_use_less(self) -> bool:
-        # Alone only: the others would wait for sums of a step that starts again.
-        return distributed.n_ranks() == 1 and self._config.block_size > 1
+        # Alone only: the others would wait for sums of a step that starts again. Nor
+        # can a step be taken again that has begun to move the network.
+        is_alone = distributed.n_ranks() == 1
+        return is_alone and self._config.block_size > 1 and not self._plain.is_moving
 
     def _use_less_memory(self) -> None:
         """Change to the algorithm of bounded memory, then halve its blocks."""

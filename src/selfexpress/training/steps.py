@@ -78,6 +78,7 @@ class PlainStep:
         self.parameters = _flat_parameters(network, config)
         self.optimizer = OPTIMIZERS[config.optimizer](self.parameters)
         self.source = source
+        self.is_moving = False  # stays true if the network is left half moved
         self._side = SideStream(self.device)
         self._fused: FusedGradient | None = None
         if config.engine == "fused":
@@ -96,7 +97,9 @@ class PlainStep:
         index = self.sampler.batch(step).to(self.device)
         found = self.find_gradient(index)
         self.history[step] = self.record(found, rate)
+        self.is_moving = True
         self.move(rate)
+        self.is_moving = False
 
     def follow(self, schedule: Schedule) -> None:
         """Take the rates of the steps to come from another schedule."""

@@ -21,7 +21,7 @@ from selfexpress.errors import (
     MemoryWarning,
 )
 from selfexpress.network import SelfExpressiveNetwork
-from selfexpress.training import loop
+from selfexpress.training import loop, optimizers
 from selfexpress.training.callbacks import Callback
 from selfexpress.training.checkpoint import CheckpointFolder
 from selfexpress.training.interruption import held_back
@@ -513,3 +513,22 @@ def test_any_other_row_is_refused(tmp_path):
         other = ArraySource(changed, dtype=torch.float64)
         with pytest.raises(CheckpointError, match="differ in rows"):
             train(network, other, config(), seed=0, checkpoints=always(tmp_path))
+
+
+def test_a_step_that_has_begun_to_move_is_not_taken_again(monkeypatch):
+    """Momenta have changed already: to go on would be another training."""
+    network, source = problem()
+    update = optimizers.adam_update
+    calls = []
+
+    def fails_halfway(values, gradients, first, *others, **settings):
+        calls.append(len(calls))
+        if len(calls) == 5:
+            first.zero_()
+            raise MemoryError("none left")
+        update(values, gradients, first, *others, **settings)
+
+    monkeypatch.setattr(optimizers, "adam_update", fails_halfway)
+    with pytest.raises(MemoryError, match="none left"):
+        train(network, source, config(), seed=0)
+    assert len(calls) == 5
