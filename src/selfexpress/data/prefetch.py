@@ -9,7 +9,7 @@ from threading import Event, Thread
 
 from torch import Tensor
 
-from selfexpress.data.sources import RowBlock, RowSource, blocks_between
+from selfexpress.data.sources import RowBlock, RowSource, blocks_between, names_of
 
 # Seconds between looks at whether the reader is still wanted.
 _PATIENCE = 0.1
@@ -37,6 +37,11 @@ class Prefetched:
     def n_features(self) -> int:
         """Number of columns."""
         return self._source.n_features
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns, if the source tells any."""
+        return names_of(self._source)
 
     def __len__(self) -> int:
         """Number of rows."""

@@ -370,5 +370,6 @@ def test_the_index_of_a_pandas_table_is_no_feature(tmp_path):
 def test_columns_that_are_named_in_a_text_file_are_told(tmp_path):
     (tmp_path / "named.csv").write_text("a, b\n1,2\n")
     (tmp_path / "bare.csv").write_text("1,2\n")
-    assert open_rows(tmp_path / "named.csv").feature_names == ("a", "b")
+    named = open_rows(tmp_path / "named.csv")
+    assert named.feature_names == Prefetched(named).feature_names == ("a", "b")
     assert open_rows(tmp_path / "bare.csv").feature_names is None
