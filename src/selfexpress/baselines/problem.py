@@ -80,11 +80,16 @@ class ElasticNetConfig:
         if self.block_size is not None:
             advice = "Use for example 8192."
             require_count("block_size", self.block_size, advice=advice)
-        if self.gamma_scale == "relative" and self.l1_ratio == 0:
-            raise ConfigError(
-                "gamma_scale must be 'absolute' where l1_ratio is 0, got 'relative'. "
-                "Without an l1 norm no gamma makes the solution zero."
-            )
+        require_scale(self.gamma_scale, self.l1_ratio)
+
+
+def require_scale(gamma_scale: str, l1_ratio: float) -> None:
+    """Refuse a gamma that is relative where there is nothing to relate it to."""
+    if gamma_scale == "relative" and l1_ratio == 0:
+        raise ConfigError(
+            "gamma_scale must be 'absolute' where l1_ratio is 0, got 'relative'. "
+            "Without an l1 norm no gamma makes the solution zero."
+        )
 
 
 @dataclass(frozen=True)

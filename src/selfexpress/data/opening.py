@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from selfexpress.data.files import FORMATS, read_array, reading
 from selfexpress.data.formats.arrays import Array, check_kind, choose_rows
@@ -16,7 +15,7 @@ from selfexpress.data.formats.safetensors_files import open_safetensors
 from selfexpress.data.formats.text_files import column_names
 from selfexpress.data.parquet_rows import ParquetRows
 from selfexpress.data.shards import Shards
-from selfexpress.data.sources import ArraySource, RowSource
+from selfexpress.data.sources import ArraySource, RowSource, row_dtype
 from selfexpress.errors import DataError
 
 
@@ -99,11 +98,8 @@ def _open_file(path: Path, name: str | None) -> RowSource:
 
 def as_source(array: Array, feature_names: Sequence[str] | None = None) -> ArraySource:
     """Return an array as rows, float64 where it is so, else float32."""
-    return ArraySource(
-        array.reshape(len(array), -1),
-        dtype=torch.float64 if array.dtype == np.float64 else torch.float32,
-        feature_names=feature_names,
-    )
+    rows = array.reshape(len(array), -1)
+    return ArraySource(rows, dtype=row_dtype(array), feature_names=feature_names)
 
 
 def _map_safetensors(path: Path, name: str | None) -> Array:

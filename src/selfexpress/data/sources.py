@@ -228,6 +228,12 @@ class CheckedRows(MappedSource):
         return mapped
 
 
+def row_dtype(array: Tensor | NDArray[np.generic]) -> torch.dtype:
+    """Return the type to scale rows in: their own if that is wide enough."""
+    is_double = array.dtype in (torch.float64, np.float64)
+    return torch.float64 if is_double else torch.float32
+
+
 def names_of(source: RowSource) -> tuple[str, ...] | None:
     """Return the names of a source's columns, if it tells any."""
     names: tuple[str, ...] | None = getattr(source, "feature_names", None)

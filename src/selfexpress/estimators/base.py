@@ -19,7 +19,13 @@ from torch import Tensor
 from selfexpress.affinity.graph import build_affinity
 from selfexpress.affinity.joining import join_components
 from selfexpress.config import ClusterConfig
-from selfexpress.data.sources import ArraySource, CheckedRows, RowSource, names_of
+from selfexpress.data.sources import (
+    ArraySource,
+    CheckedRows,
+    RowSource,
+    names_of,
+    row_dtype,
+)
 from selfexpress.errors import ConfigError, DataError, one_line
 from selfexpress.ops.seeds import draw_seed
 from selfexpress.spectral import spectral_clusters
@@ -56,7 +62,7 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
             )
         if _is_mapped(X):
             # As a source: to check it whole would be to read it whole.
-            X = ArraySource(X, dtype=_row_dtype(X))
+            X = ArraySource(X, dtype=row_dtype(X))
         if isinstance(X, RowSource):
             _require_rows(len(X), reset=reset)
             self._validated(_columns(X), reset=reset, skip_check_array=True)
@@ -66,7 +72,7 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
             if X.device.type != "cpu":
                 _require_rows(len(X), reset=reset)
                 self._validated(X, reset=reset, skip_check_array=True)
-                return ArraySource(X, dtype=_row_dtype(X), device=device)
+                return ArraySource(X, dtype=row_dtype(X), device=device)
             X = X.numpy()
         array = self._validated(
             X,
@@ -74,7 +80,7 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
             dtype=[np.float32, np.float64],
             ensure_min_samples=2 if reset else 1,
         )
-        return ArraySource(array, dtype=_row_dtype(array), device=device)
+        return ArraySource(array, dtype=row_dtype(array), device=device)
 
     def _validated(self, X: Any, **options: Any) -> Any:
         """Check by scikit-learn's rules, in fewer words."""
@@ -208,12 +214,6 @@ def _require_rows(n_rows: int, *, reset: bool) -> None:
         raise DataError(
             f"X must have at least {least} rows, got n_samples={n_rows}. Give more."
         )
-
-
-def _row_dtype(X: Tensor | np.ndarray) -> torch.dtype:
-    """Return the type to scale rows in: their own if that is wide enough."""
-    is_double = X.dtype in (torch.float64, np.float64)
-    return torch.float64 if is_double else torch.float32
 
 
 def least_clusters(n_clusters: int | str) -> int:

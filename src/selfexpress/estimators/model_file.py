@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from selfexpress.affinity.assignment import References
@@ -30,6 +29,7 @@ from selfexpress.config import (
     require_count,
 )
 from selfexpress.data.atomic import replacing
+from selfexpress.data.tensor_files import write_tensors
 from selfexpress.errors import CheckpointError, one_line
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.training.steps import RECORDED
@@ -74,10 +74,7 @@ def write_model(model: SavedModel, path: Path) -> None:
     }
     text = json.dumps(header, default=_plain_number, allow_nan=False)
     with replacing(path) as target:
-        try:
-            save_file(_tensors(model), target, metadata={"selfexpress": text})
-        except SafetensorError as error:
-            raise OSError(str(error)) from error
+        write_tensors(target, _tensors(model), {"selfexpress": text})
 
 
 def read_model(

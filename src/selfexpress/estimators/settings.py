@@ -7,14 +7,13 @@ from typing import Any
 
 import torch
 
-from selfexpress.baselines.problem import GAMMA_SCALES
+from selfexpress.baselines.problem import GAMMA_SCALES, require_scale
 from selfexpress.config import (
     NetworkConfig,
     TrainConfig,
     require_choice,
     require_count,
 )
-from selfexpress.errors import ConfigError
 from selfexpress.estimators import streaming
 from selfexpress.estimators.base import least_clusters
 from selfexpress.training.choices import (
@@ -48,11 +47,8 @@ def train_settings(model: Any, chosen: dict[str, Any]) -> TrainConfig:
     settings |= {name: chosen[name] for name in names if name in chosen}
     if is_auto(model.gamma):
         del settings["gamma"]
-    elif model.gamma_scale == "relative" and settings["l1_ratio"] == 0:
-        raise ConfigError(
-            "gamma_scale must be 'absolute' where l1_ratio is 0, got 'relative'. "
-            "Without an l1 norm every gamma gives coefficients."
-        )
+    else:
+        require_scale(model.gamma_scale, settings["l1_ratio"])
     if is_auto(model.learning_rate):
         network = NetworkConfig(chosen["hidden_sizes"], chosen["n_embedding"])
         settings["learning_rate"] = choose_learning_rate(model.learning_rate, network)

@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from selfexpress.data.atomic import replacing
+from selfexpress.data.tensor_files import write_tensors
 from selfexpress.errors import (
     CheckpointError,
     ConfigError,
@@ -63,10 +64,7 @@ def write_checkpoint(
         name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()
     }
     with replacing(path) as target:
-        try:
-            save_file(plain, target, metadata={_METADATA_KEY: json.dumps(metadata)})
-        except safetensors.SafetensorError as error:
-            raise OSError(str(error)) from error
+        write_tensors(target, plain, {_METADATA_KEY: json.dumps(metadata)})
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

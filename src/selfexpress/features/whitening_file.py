@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 from sklearn.utils.validation import check_is_fitted
 
 from selfexpress.data.atomic import replacing
+from selfexpress.data.tensor_files import write_tensors
 from selfexpress.errors import CheckpointError, one_line
 
 _FORMAT, _VERSION = "selfexpress-whitening", 1
@@ -34,11 +35,9 @@ def write_components(path: Path, model: Any) -> None:
         "feature_names": None if names is None else [str(name) for name in names],
     }
     arrays = {name: np.ascontiguousarray(getattr(model, name)) for name in _ARRAYS}
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     with replacing(path) as target:
-        try:
-            save_file(arrays, target, metadata={"selfexpress": json.dumps(header)})
-        except SafetensorError as error:
-            raise OSError(str(error)) from error
+        write_tensors(target, tensors, {"selfexpress": json.dumps(header)})
 
 
 def read_components(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -19,10 +19,10 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from selfexpress.data.atomic import replacing
+from selfexpress.data.tensor_files import write_tensors
 from selfexpress.errors import (
     CheckpointError,
     DamagedFileWarning,
@@ -120,7 +120,7 @@ class CheckpointFolder:
         metadata = {"selfexpress": text, "checksum": _checksum(text, plain)}
         try:
             with replacing(path) as target:
-                _write(plain, target, metadata)
+                write_tensors(target, plain, metadata)
         except DataError as error:
             raise CheckpointError(
                 f"The checkpoint of step {step} must be written, but cannot be: "
@@ -213,13 +213,6 @@ def read_checkpoint(path: Path) -> Checkpoint:
 def _plain(tensor: Tensor) -> Tensor:
     """Return the tensor on the CPU, in order and in memory of its own."""
     return tensor.detach().to("cpu", copy=True).contiguous()
-
-
-def _write(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
-    try:
-        save_file(tensors, path, metadata=metadata)
-    except SafetensorError as error:
-        raise OSError(str(error)) from error
 
 
 def _checksum(text: str, tensors: Mapping[str, Tensor]) -> str:
