@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass
 from os import PathLike
 from typing import Any
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from selfexpress import distributed
 from selfexpress.config import TrainConfig
-from selfexpress.data.sources import RowSource
+from selfexpress.data.sources import RowSource, blocks_between
 from selfexpress.errors import CheckpointError
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.training.checkpoint import Checkpoint, CheckpointFolder
@@ -180,16 +180,21 @@ def fingerprint(
 
 
 def _digest(source: RowSource) -> str:
-    n_all = len(source)
-    is_small = n_all * source.n_features <= _MOST_DIGESTED
-    n_rows = n_all if is_small else min(n_all, _SAMPLED_ROWS)
-    index = torch.arange(n_rows) * n_all // n_rows
     digest = hashlib.sha256()
-    for part in index.split(_SAMPLED_ROWS):
-        rows = source.take(part).detach().cpu().contiguous()
+    for rows in _digested(source):
+        plain = rows.detach().cpu().contiguous()
         # Through bytes, as NumPy has no bfloat16.
-        digest.update(rows.reshape(-1).view(torch.uint8).numpy().data)
+        digest.update(plain.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()[:16]
+
+
+def _digested(source: RowSource) -> Iterator[Tensor]:
+    """Yield all rows in order, or some in one piece where they are very many."""
+    n_all, size = len(source), _SAMPLED_ROWS
+    if n_all <= size or n_all * source.n_features <= _MOST_DIGESTED:
+        blocks = blocks_between(source, 0, n_all, block_size=size)
+        return (block.rows for block in blocks)
+    return iter([source.take(torch.arange(size) * n_all // size)])
 
 
 def _short(value: Any) -> str:
