@@ -133,8 +133,10 @@ _REMARKS = (
     "of 100, the size for images, end far above the paper's gaps. A batch is all "
     "points up to N_i = 200, for 50,000 steps; 3,500 of 5,000 and 1,500 of 10,000 "
     "beyond, for 100,000 steps, as many as for images. These were chosen for gaps like "
-    "the paper's. On unseen points most of our losses are not the paper's; ACC and SRE "
-    "are nearest at 2000.",
+    "the paper's.",
+    "On unseen points most of our figures are not the paper's. The paper's L_rec of an "
+    "unseen point falls, rises and falls again with N_i, ours falls throughout: the "
+    "settings behind the paper's rows may differ in more than we know.",
     "Products of training are in tf32 up to N_i = 200, and in bfloat16 above and with "
     "batches of 100, for 100,000 steps. At N_i = 20 a batch of 100 is all points: the "
     "two gaps there differ by steps and precision alone.",
@@ -142,8 +144,8 @@ _REMARKS = (
     "EnSC is solved in double precision until no optimality condition is violated by "
     "more than 1e-5. L, L_rec and L_reg are sums over all points.",
     "The paper defines CONN as the least over the classes; its figures for EnSC fit "
-    "the mean over the classes, and stand beside that here. CONN of SENet goes with "
-    "its gap: at 1000 both are above the paper's, at 2000 below.",
+    "the mean over the classes, and stand beside that here. CONN of SENet "
+    "grows with its gap, so that the size of a batch sets both.",
     "At N_i = 20 half of the optimum's weight lies on wrong classes, in the paper's "
     "table as in ours. What spectral clustering makes of such a graph depends on the "
     "draw, so that there are more draws of it; the paper's ACC of 72 % is above all of "
