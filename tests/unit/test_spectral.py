@@ -153,6 +153,16 @@ def test_block_lanczos_finds_every_copy_of_an_eigenvalue():
     np.testing.assert_allclose(values, np.cos(angles), atol=1e-10)
 
 
+def test_block_lanczos_goes_on_where_a_block_leads_no_further():
+    """Complete graphs have two eigenvalues, which a block and its image hold."""
+    groups = np.kron(np.eye(2), np.ones((100, 100))) - np.eye(200)
+    values, vectors = block_lanczos(
+        sparse.csr_array(groups / 99), 15, seed=0, tolerance=1e-7, device="cpu"
+    )
+    np.testing.assert_allclose(values, [-1 / 99] * 13 + [1, 1], atol=1e-8)
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(15), atol=1e-6)
+
+
 def test_block_lanczos_says_that_it_has_not_converged(monkeypatch):
     monkeypatch.setattr(block_lanczos_module, "_MAX_RESTARTS", 1)
     monkeypatch.setattr(block_lanczos_module, "_DEPTH", 2)

@@ -110,14 +110,27 @@ def _ritz_pairs(operator: Tensor, block: Tensor, depth: int) -> tuple[Tensor, Te
 def _orthonormal(block: Tensor, basis: Tensor) -> Tensor:
     """Return an orthonormal basis of a block's part outside a basis.
 
-    Twice is enough. A small shift lets Cholesky's factorisation pass when vectors
-    are nearly dependent; the second round removes what it leaves.
+    A vector without such a part, as when the basis holds all that the first block
+    leads to, is replaced by a random one: other eigenvectors lie there still. Twice
+    is enough: the second round removes what rounding leaves of the first.
     """
-    for _ in range(2):
-        block = block - basis @ (basis.T @ block)
-        gram = block.T @ block
-        shift = 1e-14 * gram.diagonal().sum() + 1e-300
-        gram.diagonal().add_(shift)
-        factor = torch.linalg.cholesky_ex(gram)[0]
-        block = torch.linalg.solve_triangular(factor, block.T, upper=False).T
-    return block
+    block = _outside(block, basis)
+    is_lost = block.norm(dim=0) < 0.5
+    if bool(is_lost.any()):
+        generator = torch.Generator(block.device).manual_seed(basis.shape[1])
+        others = torch.empty_like(block).normal_(generator=generator)
+        block = torch.where(is_lost, others / others.norm(dim=0), block)
+    return _outside(block, basis)
+
+
+def _outside(block: Tensor, basis: Tensor) -> Tensor:
+    """Return a block's part outside a basis, made orthonormal by Cholesky's factor.
+
+    A small shift lets the factorisation pass when vectors are nearly dependent, and
+    leaves a vector short that is rounding alone.
+    """
+    block = block - basis @ (basis.T @ block)
+    gram = block.T @ block
+    gram.diagonal().add_(1e-14 * gram.diagonal().sum() + 1e-24)
+    factor = torch.linalg.cholesky_ex(gram)[0]
+    return torch.linalg.solve_triangular(factor, block.T, upper=False).T
