@@ -8,14 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from selfexpress.data.files import FORMATS, read_array, reading
 from selfexpress.data.formats.arrays import Array, check_kind, choose_rows
-from selfexpress.data.formats.safetensors_files import open_safetensors
+from selfexpress.data.formats.safetensors_files import BFLOAT16, open_safetensors
 from selfexpress.data.formats.text_files import column_names
 from selfexpress.data.parquet_rows import ParquetRows
 from selfexpress.data.shards import Shards
-from selfexpress.data.sources import ArraySource, RowSource, row_dtype
+from selfexpress.data.sources import ArraySource, MappedSource, RowSource, row_dtype
 from selfexpress.errors import DataError
 
 
@@ -84,14 +86,9 @@ def _open_file(path: Path, name: str | None) -> RowSource:
             return ParquetRows(path, name=name)
     if suffix == ".safetensors":
         with reading(path):
-            array = _map_safetensors(path, name)
-    else:
-        array = read_array(path, name=name, mmap=True)
-    if array.ndim < 2 or array.size == 0:
-        raise DataError(
-            f"{path} must have shape (n_samples, n_features), both at least 1, got "
-            f"{array.shape}. Reshape it, or choose another array."
-        )
+            return _open_safetensors(path, name)
+    array = read_array(path, name=name, mmap=True)
+    _require_rows(array.shape, path)
     is_table = suffix == ".csv" and name is None
     return as_source(array, column_names(path) if is_table else None)
 
@@ -102,20 +99,39 @@ def as_source(array: Array, feature_names: Sequence[str] | None = None) -> Array
     return ArraySource(rows, dtype=row_dtype(array), feature_names=feature_names)
 
 
-def _map_safetensors(path: Path, name: str | None) -> Array:
-    """Return a tensor of the file without reading it, as a ``np.memmap``."""
+def _open_safetensors(path: Path, name: str | None) -> RowSource:
+    """Return the rows of a tensor of the file, which is mapped into memory."""
     # Opening it with the library checks that the header fits the file.
     with open_safetensors(path) as container:
         chosen = choose_rows(container.entries, name, path)
         entry = container.entries[chosen]
     check_kind(entry, "biuf", path)
-    if not entry.n_bytes:
-        return np.empty(entry.shape)
+    _require_rows(entry.shape, path)
     with path.open("rb") as stream:
         header_bytes = int.from_bytes(stream.read(8), "little")
-        header = json.loads(stream.read(header_bytes))
-    offset = 8 + header_bytes + header[chosen]["data_offsets"][0]
+        header = json.loads(stream.read(header_bytes))[chosen]
+    is_bfloat16 = header["dtype"] == BFLOAT16
     array: Array = np.memmap(
-        path, dtype=entry.dtype, mode="r", offset=offset, shape=entry.shape
+        path,
+        dtype=np.int16 if is_bfloat16 else entry.dtype,
+        mode="r",
+        offset=8 + header_bytes + header["data_offsets"][0],
+        shape=entry.shape,
     )
-    return array
+    if is_bfloat16:
+        bits = ArraySource(array.reshape(len(array), -1), dtype=torch.int16)
+        return MappedSource(bits, _widened)
+    return as_source(array)
+
+
+def _widened(bits: Tensor) -> Tensor:
+    """Return numbers of bfloat16, given as the integers of the same bits."""
+    return bits.view(torch.bfloat16).float()
+
+
+def _require_rows(shape: tuple[int, ...], path: Path) -> None:
+    if len(shape) < 2 or 0 in shape:
+        raise DataError(
+            f"{path} must have shape (n_samples, n_features), both at least 1, got "
+            f"{shape}. Reshape it, or choose another array."
+        )

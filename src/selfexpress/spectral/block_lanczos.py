@@ -133,4 +133,5 @@ def _outside(block: Tensor, basis: Tensor) -> Tensor:
     gram = block.T @ block
     gram.diagonal().add_(1e-14 * gram.diagonal().sum() + 1e-24)
     factor = torch.linalg.cholesky_ex(gram)[0]
-    return torch.linalg.solve_triangular(factor, block.T, upper=False).T
+    orthonormal: Tensor = torch.linalg.solve_triangular(factor, block.T, upper=False).T
+    return orthonormal

@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import safetensors.torch
 import torch
 from safetensors.numpy import save_file
 
@@ -56,6 +57,11 @@ def write_safetensors(path, rows):
     save_file({"other": np.zeros(5, np.uint8), "X": rows}, path)
 
 
+def write_bfloat16(path, rows):
+    tensors = {"other": torch.zeros(5), "X": torch.from_numpy(rows).bfloat16()}
+    safetensors.torch.save_file(tensors, path)
+
+
 def write_folder(path, rows):
     path.mkdir()
     np.save(path / "part-0.npy", rows[:4])
@@ -72,6 +78,7 @@ FILES = {
     "lists.parquet": write_lists,
     "columns.parquet": write_columns,
     "rows.safetensors": write_safetensors,
+    "halves.safetensors": write_bfloat16,
     "folder": write_folder,
     "rows.csv": lambda path, rows: np.savetxt(path, rows, delimiter=","),
 }
@@ -112,6 +119,15 @@ def test_rows_are_taken_in_the_order_asked_for_with_repeats(stored, seed):
     index = torch.from_numpy(np.random.default_rng(seed).integers(0, N_ROWS, 40))
     taken = stored.take(index).numpy()
     np.testing.assert_array_equal(taken, expected_rows()[index.numpy()])
+
+
+def test_bfloat16_is_read_as_the_numbers_it_holds(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
+    write_bfloat16(tmp_path / "rows.safetensors", rows)
+    expected = torch.from_numpy(rows).bfloat16().float().numpy()
+    np.testing.assert_array_equal(read_array(tmp_path / "rows.safetensors"), expected)
+    opened = open_rows(tmp_path / "rows.safetensors").take(torch.arange(9))
+    np.testing.assert_array_equal(opened.numpy(), expected)
 
 
 def test_no_rows_can_be_taken(stored):

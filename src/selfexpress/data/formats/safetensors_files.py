@@ -15,8 +15,10 @@ from selfexpress.data.formats.arrays import (
     container_format,
 )
 
-# bfloat16 and the 8-bit floats have no NumPy type.
+# Types that NumPy lacks are left out, but for bfloat16, which is read as float32.
+BFLOAT16 = "BF16"
 _TYPES = {
+    BFLOAT16: np.float32,
     "BOOL": np.bool_,
     "U8": np.uint8,
     "U16": np.uint16,
@@ -43,7 +45,22 @@ def open_safetensors(path: Path) -> Iterator[Container]:
             part = tensors.get_slice(name)
             dtype = np.dtype(_TYPES.get(part.get_dtype(), np.object_))
             entries[name] = Entry(tuple(part.get_shape()), dtype)
-        yield Container(entries, tensors.get_tensor)
+
+        def read(name: str) -> Array:
+            if tensors.get_slice(name).get_dtype() == BFLOAT16:
+                return _read_bfloat16(path, name)
+            array: Array = tensors.get_tensor(name)
+            return array
+
+        yield Container(entries, read)
+
+
+def _read_bfloat16(path: Path, name: str) -> Array:
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as tensors:
+        array: Array = tensors.get_tensor(name).float().numpy()
+    return array
 
 
 def write_safetensors(path: Path, name: str, array: Array) -> None:
