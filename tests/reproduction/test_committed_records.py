@@ -123,11 +123,17 @@ def test_algorithm_2_is_flat_in_memory_and_as_accurate(results):
         return float(np.mean(values(results, cell, *path)))
 
     sizes = algorithms.sizes(False)
-    first, last = (
-        mean("two_pass", size, "peak_bytes") for size in sizes[:: len(sizes) - 1]
-    )
-    # The rows themselves are kept, at most in three copies of 500 numbers.
-    assert last - first <= 3 * 4 * 500 * (sizes[-1] - sizes[0])
+    # The first training in a process takes workspaces beside, so the least counts.
+    least = {
+        size: min(
+            values(results, algorithms.cell("two_pass", size, False), "peak_bytes")
+        )
+        for size in sizes
+    }
+    # The rows themselves are kept, and up to 6,000 of them embedded: beyond that
+    # memory grows by 500 numbers a row in float32 and in bfloat16, and nothing else.
+    assert least[20_000] - least[10_000] <= (4 + 2) * 500 * 10_000
+    assert least[20_000] - least[1000] <= 3 * 4 * 500 * 19_000
     for size in sizes:
         first, second = (
             mean(name, size, "test", "accuracy") for name in ("naive", "two_pass")

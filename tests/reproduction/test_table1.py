@@ -15,7 +15,7 @@ from selfexpress.experiments.synthetic import EquivalenceCell
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_the_network_comes_within_a_thousandth_of_the_optimum(tmp_path):
-    # 4,000 of the paper's 100,000 steps are enough for 20 points of a subspace.
+    # A tenth of Table 1's steps is enough for 20 points of a subspace.
     recipe = replace(SYNTHETIC, max_iter=5000)
     cell = EquivalenceCell(recipe=recipe, n_samples=20)
     found = cell.run(Context(torch.device("cpu"), tmp_path)).metrics

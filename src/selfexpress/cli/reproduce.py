@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from selfexpress.cli.reproduction_page import write_page
+from selfexpress.cli.reproduction_page import draw, write_page
 from selfexpress.errors import ConfigError
 from selfexpress.experiments.catalogue import EXPERIMENTS, cells_of, experiments
 from selfexpress.experiments.cells import Cell, Context
@@ -73,6 +73,7 @@ def reproduce(
 
     A finished cell (a setting with a seed) is recorded at once and never run again:
     an interrupted run goes on where it stopped. Cells that failed are tried again.
+    Figures are drawn into the folder "images" among the records.
 
     Example: selfexpress reproduce table1 --only n_samples=20,100
     """
@@ -109,6 +110,8 @@ def reproduce(
         n_failed = progress.n_failed
     summaries = {e.name: e.summarize(results, quick) for e in chosen}
     _print(chosen, summaries, as_json=as_json, quick=quick)
+    for file in _pictures(summaries, results.folder / "images"):
+        _announce()(f"picture written to {file}")
     if n_failed:
         raise typer.Exit(1)
 
@@ -137,6 +140,14 @@ def _print(
         # Remarks are about the full experiment.
         for line in () if quick else summaries[experiment.name].remarks:
             console.print(line, markup=False, highlight=False)
+
+
+def _pictures(summaries: dict[str, Summary], folder: Path) -> Iterator[Path]:
+    """Draw what there is to draw, and tell the files."""
+    for summary in summaries.values():
+        for plot in summary.plots:
+            if plot.pictures or any(panel.lines for panel in plot.panels):
+                yield draw(plot, folder)
 
 
 def _list_experiments() -> None:

@@ -84,8 +84,7 @@ def _section(experiment: Experiment, results: Results, images: Path) -> Iterator
     summary = experiment.summarize(results, False)
     yield from _tables(summary)
     for plot in summary.plots:
-        file = images / f"{plot.name}.png"
-        _draw(plot, file)
+        file = draw(plot, images)
         yield f"![{plot.name}](images/{file.name})\n"
     yield from (f"{remark}\n" for remark in summary.remarks)
 
@@ -126,9 +125,12 @@ def _range(values: Sequence[int] | Sequence[str]) -> str:
     return str(least) if least == most else f"{least} to {most}"
 
 
-def _draw(plot: Plot, file: Path) -> None:
-    file.parent.mkdir(exist_ok=True)
+def draw(plot: Plot, folder: Path) -> Path:
+    """Draw a plot into a folder and return its file."""
+    folder.mkdir(exist_ok=True)
+    file = folder / f"{plot.name}.png"
     if plot.pictures:
         save_pictures(file, plot.pictures, n_columns=plot.n_columns)
     else:
         save_panels(file, plot.panels, n_columns=plot.n_columns)
+    return file

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,9 +143,12 @@ def _retrieve(item: Download, folder: Path, *, name: str) -> None:
             )
     # requests' own errors are OSErrors; a wrong checksum is a ValueError.
     except (OSError, ValueError) as error:
+        is_checksum = isinstance(error, ValueError)
+        reason = str(error) if is_checksum else textwrap.shorten(str(error), 120)
         raise DataError(
-            f"{name} could not be downloaded from {item.address}: {error}. Try again, "
-            f"or put the file into {folder} yourself."
+            f"{name} could not be downloaded from {item.address} ({reason}). Try "
+            f"again, put the file into {folder} yourself, or name a folder that holds "
+            f"{name}/ by {ENVIRONMENT_VARIABLE}."
         ) from error
 
 

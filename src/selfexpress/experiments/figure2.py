@@ -7,7 +7,12 @@ from selfexpress.experiments.presets import FIRST_EXPERIMENT, quick_recipe
 from selfexpress.experiments.published import FIGURE_2
 from selfexpress.experiments.runner import Experiment, Results
 from selfexpress.experiments.summary import Figure, Plot, Row, Summary, Table
-from selfexpress.experiments.synthetic import HALVES, CurveCell, unpack_picture
+from selfexpress.experiments.synthetic import (
+    HALVES,
+    PRECISION_OF_CURVES,
+    CurveCell,
+    unpack_picture,
+)
 
 STEPS = (100, 300, 500)
 
@@ -72,6 +77,7 @@ _REMARKS = (
     "closer to the paper's, and the training half ends below it.",
     "Pictures are of |C| with seed 0, points in the order of their subspaces, each "
     "with a brightness of its own: shapes can be compared, levels cannot.",
+    PRECISION_OF_CURVES,
 )
 
 FIGURE2 = Experiment(

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from selfexpress.errors import ConfigError
+from selfexpress.errors import ConfigError, DataError
 from selfexpress.experiments.cells import Cell, Context, Record, run_cell
 from selfexpress.experiments.records import append_record, plain, read_records
 from selfexpress.experiments.side_by_side import run_side_by_side
@@ -95,6 +96,27 @@ class Results:
         append_record(self._path(cell.task), record)
         self._remember(json.loads(json.dumps(record, default=plain)))
 
+    def prepare(self) -> None:
+        """Make the folder ready for records.
+
+        Raises
+        ------
+        DataError
+            If it cannot be written to, which is better known before a cell is run.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(
+                f"{self.folder} must be a folder that records can be written to, but "
+                f"cannot be made ({error.strerror}). Name another by --records."
+            ) from error
+        if not os.access(self.folder, os.W_OK):
+            raise DataError(
+                f"The folder {self.folder} must be writable for records, but is not. "
+                "Name another by --records."
+            )
+
     def _path(self, task: str) -> Path:
         return self.folder / f"{task}.jsonl"
 
@@ -156,6 +178,7 @@ def run_cells(
     -------
     Progress
     """
+    results.prepare()
     wanted = list(dict.fromkeys(cells))
     pending = [cell for cell in wanted if not results.has(cell)]
     run = _Run(results, announce, len(pending), n_jobs, time_limit)
@@ -188,6 +211,7 @@ class _Run:
         self._n_pending, self._n_jobs = n_pending, n_jobs
         self._time_limit = time_limit
         self._start, self._longest = time.perf_counter(), 0.0
+        self._warned: set[str] = set()
 
     def may_start(self, cell: Cell) -> bool:
         """Return whether a cell would end in time."""
@@ -207,12 +231,16 @@ class _Run:
         return max(seconds, default=self._longest)
 
     def keep(self, cell: Cell, record: Record) -> None:
-        """Add a record to the results and say so."""
+        """Add a record to the results and say so, and each of its warnings once."""
         self._results.add(cell, record)
         self._longest = max(self._longest, record["seconds"]["cell"])
         self.n_run += 1
         self.n_failed += "error" in record
         self._announce(_line(cell, record, self.n_run, self._n_pending))
+        for warning in record["warnings"]:
+            if warning not in self._warned:
+                self._announce(f"warning: {warning}")
+                self._warned.add(warning)
 
 
 def completed(settings: Mapping[str, Any], like: Any) -> dict[str, Any]:

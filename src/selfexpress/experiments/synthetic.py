@@ -32,6 +32,10 @@ Array = NDArray[Any]
 N_SUBSPACES, DIMENSION = 5, 6
 # Of the first experiment, by their names in its records.
 HALVES = {"train": "training half", "unseen": "unseen half"}
+PRECISION_OF_CURVES = (
+    "Products of training are in bfloat16, and so are those that these records were "
+    "scored with; later runs are scored in float32."
+)
 # Rows and columns of a picture of |C|; each pixel is the mean of a tile.
 PICTURE_SIDE = 125
 
@@ -150,7 +154,11 @@ class EquivalenceCell(Cell):
 
     def label(self) -> str:
         """Say which cell this is."""
-        return f"n_samples={self.n_samples} max_iter={self.recipe.max_iter}"
+        recipe = self.recipe
+        return (
+            f"n_samples={self.n_samples} batch_size={recipe.batch_size} "
+            f"max_iter={recipe.max_iter}"
+        )
 
     def run(self, context: Context) -> Outcome:
         """Solve, train, and score all three on the same points."""

@@ -4,12 +4,13 @@ import importlib
 import json
 import re
 import sys
+import warnings
 from dataclasses import replace
 
 import pytest
 
 from selfexpress import cli
-from selfexpress.errors import DataError
+from selfexpress.errors import ConvergenceWarning, DataError
 from selfexpress.experiments import __main__ as experiments_main
 from selfexpress.experiments import figure2, table1, table3
 from selfexpress.experiments.catalogue import EXPERIMENTS
@@ -39,6 +40,7 @@ def call(monkeypatch, capfd):
 def tiny(monkeypatch):
     """Shrink the synthetic experiments until they take a second."""
     monkeypatch.setattr(table1, "SYNTHETIC", replace(SYNTHETIC, **TINY))
+    monkeypatch.setattr(table1, "_FULL_BATCH_STEPS", 50)
     monkeypatch.setattr(table1, "POINTS_PER_SUBSPACE", (10, 20))
     monkeypatch.setattr(
         figure2,
@@ -66,6 +68,36 @@ def test_the_paper_stands_beside_ours_and_nothing_runs_twice(call, tiny, tmp_pat
     assert row["method"] == "EnSC"
     assert row["L"]["seeds"] == 2
     assert row["L"]["mean"] < tables[0]["rows"][1]["L"]["mean"]
+
+
+def test_figures_are_drawn_among_the_records(call, tiny, tmp_path):
+    options = ("--records", tmp_path, "--device", "cpu", "--seeds", 1)
+    _, _, err = call("reproduce", "figure2", *options)
+    picture = tmp_path / "images" / "figure2.png"
+    assert f"picture written to {picture}" in err
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    _, _, err = call("reproduce", "figure3", "--records", tmp_path, "--show")
+    assert "picture" not in err
+
+
+def test_a_folder_that_cannot_be_written_is_refused_first(call, tiny, tmp_path):
+    (tmp_path / "file").touch()
+    code, out, err = call("reproduce", "figure2", "--records", tmp_path / "file")
+    assert (code, out) == (2, "")
+    assert "must be a folder that records can be written to" in err
+
+
+def test_warnings_of_cells_are_told_once(call, tiny, tmp_path, monkeypatch):
+    run = figure2.CurveCell.run
+
+    def warn(cell, context):
+        warnings.warn("Mind the step.", ConvergenceWarning, stacklevel=1)
+        return run(cell, context)
+
+    monkeypatch.setattr(figure2.CurveCell, "run", warn)
+    options = ("--records", tmp_path, "--device", "cpu", "--seeds", 2)
+    _, _, err = call("reproduce", "figure2", *options)
+    assert err.count("warning: Mind the step.") == 1
 
 
 def test_a_part_can_be_run_and_planned(call, tiny, tmp_path):
