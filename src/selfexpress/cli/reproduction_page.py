@@ -44,8 +44,8 @@ centring on 500 components (EMNIST's mean is removed after that). These features
 the paper's k-means row on MNIST (`benchmarks/bench_paper_features.py`).
 
 Slips in the paper: three figures of Table 1 cannot be right (marked there), its CONN \
-is the mean over classes and not the least, and the "SRE" of Table 2 is near that of \
-the graph and far from that of C (explained there). Its figures are pictures without \
+is the mean over classes and not the least, and the "SRE" of Table 2 is that of the \
+graph and not of C, we think (explained there). Its figures are pictures without \
 numbers in the text at hand, so that directions are compared.
 
 Below a table stands what differs from the paper by more than three standard \

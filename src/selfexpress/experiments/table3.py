@@ -178,12 +178,11 @@ _REMARKS = (
     "the graph of spectral clustering, or the weight and the graph of ESC, here "
     "SENet's.",
     "With 20,000 images of MNIST or Fashion-MNIST, graphs of SENet have hardly more "
-    "wrong edges than EnSC's, with every seed, and fewer than the paper's (Table 2). "
-    "What k-means in 15 eigenvectors makes of them is another matter: on MNIST a seed "
-    "can end far below the others, and on Fashion-MNIST ACC swings from seed to seed, "
-    "and between all images and the test images of one network, where wrong edges "
-    "hardly move. The paper shows one run. `docs/accuracy.md` takes this apart, and "
-    "shows a spectral step that swings less.",
+    "wrong edges than EnSC's, with every seed. What k-means in 15 eigenvectors makes "
+    "of them is another matter: on MNIST a seed can end far below the others, and on "
+    "Fashion-MNIST ACC swings from seed to seed, where wrong edges hardly move, and "
+    "between all images and the test images of one network. The paper shows one run. "
+    "`docs/accuracy.md` takes this apart, and shows a spectral step that swings less.",
 )
 
 TABLE3 = Experiment("table3", "Methods on whole data sets", cells, summarize)
