@@ -110,8 +110,9 @@ def reproduce(
         n_failed = progress.n_failed
     summaries = {e.name: e.summarize(results, quick) for e in chosen}
     _print(chosen, summaries, as_json=as_json, quick=quick)
-    for file in _pictures(summaries, results.folder / "images"):
-        _announce()(f"picture written to {file}")
+    if not show:
+        for file in _pictures(summaries, results.folder / "images"):
+            _announce()(f"picture written to {file}")
     if n_failed:
         raise typer.Exit(1)
 
