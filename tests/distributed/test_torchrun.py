@@ -49,7 +49,9 @@ def test_the_command_line_runs_on_many_processes_as_on_one(tmp_path):
         "--quiet",
         "--json",
     ]
-    ran = torchrun(*words, "-o", tmp_path / "many", "--labels", tmp_path / "many.npy")
+    # Without "--", torchrun would take --run for an option of its own.
+    many = ["-m", "--", *words[1:], "-o", tmp_path / "many", "--run", tmp_path / "run"]
+    ran = torchrun(*many, "--labels", tmp_path / "many.npy")
     assert ran.returncode == 0, ran.stderr
     (line,) = ran.stdout.splitlines()
     assert json.loads(line)["n_samples"] == 120

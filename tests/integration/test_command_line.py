@@ -230,7 +230,10 @@ def test_what_a_run_reads_is_not_overwritten_by_it(call, data, tmp_path):
     (tmp_path / "config.toml").write_text("seed = 1\n")
     (tmp_path / "shards").mkdir()
     write_array(tmp_path / "shards" / "a.npy", data.X)
-    before = {path: path.read_bytes() for path in tmp_path.glob("*.*")}
+    for name in ("other", "empty"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "other" / "config.toml").write_text("seed = 1\n")
+    before = {path: path.read_bytes() for path in tmp_path.glob("**/*.*")}
     fit = ("fit", rows, "-k", 3, *FIT, "--quiet")
     pictures, config = tmp_path / "pictures.npy", tmp_path / "config.toml"
     run = tmp_path / "run"
@@ -238,7 +241,12 @@ def test_what_a_run_reads_is_not_overwritten_by_it(call, data, tmp_path):
         ((*fit, "-o", model, "--run", run, "--images", pictures, "--labels", pictures),
          "--images and --labels must be different"),
         ((*fit, "-o", config, "--config", config), "--config and --output must be"),
-        ((*fit, "-o", model, "--run", tmp_path), "config.toml of its own"),
+        ((*fit, "-o", model, "--run", tmp_path), "arrays.npz of its own"),
+        ((*fit, "-o", model, "--run", tmp_path / "other"), "config.toml of its own"),
+        ((*fit, "-o", tmp_path / "empty" / "config.toml", "--run", tmp_path / "empty"),
+         "--output and config.toml of --run must be different"),
+        (("fit", tmp_path / "shards", "-k", 3, "-o", model, "--checkpoint",
+          tmp_path / "shards" / "kept"), "--checkpoint must not lie in the folder of"),
         (("fit", tmp_path / "shards", "-k", 3, "-o", model, "--labels",
           tmp_path / "shards" / "b.npy"), "must not lie among the files of DATA"),
         ((*fit, "-o", model, "--run", rows / "run"), "is a file or lies in one"),
@@ -246,12 +254,7 @@ def test_what_a_run_reads_is_not_overwritten_by_it(call, data, tmp_path):
         code, _, err = call(*words)
         assert code == 2
         assert said in err
-    config.unlink()
-    code, _, err = call(*fit, "-o", model, "--run", tmp_path)
-    assert code == 2
-    assert "DATA and arrays.npz of --run must be different" in err
-    del before[config]
-    assert {path: path.read_bytes() for path in tmp_path.glob("*.*")} == before
+    assert {path: path.read_bytes() for path in tmp_path.glob("**/*.*")} == before
 
 
 def test_a_run_can_be_repeated_where_a_folder_has_the_name_of_an_array(

@@ -43,6 +43,19 @@ def folder(whole_run, tmp_path):
     return shutil.copytree(whole_run, tmp_path / "run")
 
 
+@pytest.mark.parametrize("name", ["run.json", "arrays.npz"])
+def test_files_that_are_no_run_are_not_replaced(name, model, data, tmp_path):
+    (tmp_path / name).write_text("{}")
+    with pytest.raises(DataError, match=f"without a {name} of its own"):
+        save_run(tmp_path, model, **data)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["{}"]
+
+
+def test_a_run_is_replaced_by_a_newer_one(folder, model, data):
+    save_run(folder, model, **data)
+    assert read_run(folder).title == data["title"]
+
+
 def fields_of(record):
     return {name: getattr(record, name) for name in type(record).__dataclass_fields__}
 

@@ -22,7 +22,7 @@ from selfexpress.cli.config import (
     write_config,
 )
 from selfexpress.cli.options import parse_count, parse_number
-from selfexpress.cli.outputs import require_apart, require_writable
+from selfexpress.cli.outputs import require_apart, require_outside, require_writable
 from selfexpress.cli.problem import (
     CONFIG_FILE,
     Problem,
@@ -233,9 +233,10 @@ def fit(
             "--labels": labels,
             "--coefficients": coefficients,
             "--log-csv": log_csv,
-            **{f"{path.name} of --run": path for path in run_files(run)},
+            **{f"{path.name} of --run": path for path in run_files(run, again=config)},
         },
     )
+    require_outside(data, run=run, checkpoint=checkpoint)
     problem = read_problem(data, name=name, images=images, truth=truth)
     model = SENet(
         n_clusters,

@@ -36,6 +36,27 @@ def require_writable(path: Path, *, suffixes: Collection[str] = ()) -> None:
         )
 
 
+def require_outside(data: str, **folders: Path | None) -> None:
+    """Refuse a folder of outputs in the folder of rows, where it would be read.
+
+    Parameters
+    ----------
+    data : str
+        File or folder of rows, or a data set's name.
+    folders : Path or None
+        By the name of their option.
+    """
+    inside = Path(data).resolve()
+    for option, place in folders.items():
+        if place is None or not inside.is_dir():
+            continue
+        if inside in (path := place.resolve(), *path.parents):
+            raise DataError(
+                f"--{option} must not lie in the folder of DATA, whose files are taken "
+                f"for rows, got {place}. Choose another place."
+            )
+
+
 def require_apart(
     inputs: Mapping[str, Path | str | None], outputs: Mapping[str, Path | None]
 ) -> None:

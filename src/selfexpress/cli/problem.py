@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from selfexpress.cli.rows import read_dataset, read_rows
 from selfexpress.data.datasets import Dataset
 from selfexpress.data.files import FORMATS, read_array, read_labels
 from selfexpress.errors import ConfigError, DataError
-from selfexpress.report.run_files import RUN_FILES
+from selfexpress.report.run_files import RUN_FILES, is_run, require_replaceable
 
 # Beside the files of a run: how to do it again.
 CONFIG_FILE = "config.toml"
@@ -88,17 +89,31 @@ def require_run(run: Path | None, **needing_it: object) -> None:
             f"{run} must be a folder for the run, but is a file or lies in one. Choose "
             "another place."
         )
-    is_ours = all(path.exists() for path in run_files(run))
-    if (run / CONFIG_FILE).exists() and not is_ours:
+    existing = next(place for place in (run, *run.parents) if place.exists())
+    if not os.access(existing, os.W_OK):
+        raise DataError(
+            f"{run} must be a folder that can be written to, but {existing} cannot. "
+            "Choose another place."
+        )
+    require_replaceable(run)
+    if (run / CONFIG_FILE).exists() and not is_run(run):
         raise DataError(
             f"{run} must be a folder without a {CONFIG_FILE} of its own, which would "
             "be replaced, but has one and no run. Choose another place."
         )
 
 
-def run_files(run: Path | None) -> list[Path]:
-    """Return the files that a run consists of; none without a run."""
-    return [] if run is None else [run / name for name in RUN_FILES]
+def run_files(run: Path | None, *, again: Path | None) -> list[Path]:
+    """Return the files that a run's folder gets; none without a run.
+
+    ``again`` is the file of options that is read. It may be that of the run itself,
+    which is then written as it was.
+    """
+    if run is None:
+        return []
+    files = [run / name for name in RUN_FILES]
+    is_own = again is not None and again.resolve() == (run / CONFIG_FILE).resolve()
+    return files if is_own else [*files, run / CONFIG_FILE]
 
 
 def _dataset(data: str) -> Dataset | None:

@@ -120,8 +120,9 @@ class ArraySource:
 
     def _convert(self, rows: Tensor | NDArray[np.generic]) -> Tensor:
         if not isinstance(rows, Tensor):
-            # A copy: torch refuses to share read-only memory without a warning.
-            rows = torch.from_numpy(np.array(rows))
+            # A copy: torch refuses to share read-only memory without a warning, and
+            # has no numbers with the bytes in another order.
+            rows = torch.from_numpy(np.array(rows, dtype=rows.dtype.newbyteorder("=")))
             _forget(self._array)
         return rows.to(device=self._device, dtype=self._dtype)
 

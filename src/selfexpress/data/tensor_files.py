@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
@@ -24,3 +27,15 @@ def write_tensors(
         save_file(dict(tensors), path, metadata=dict(metadata))
     except SafetensorError as error:
         raise OSError(str(error)) from error
+
+
+def checksum(text: str, tensors: Mapping[str, Tensor]) -> str:
+    """Return a digest of the text and of every tensor's name, type, shape, bytes."""
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        described = json.dumps([name, str(tensor.dtype), list(tensor.shape)])
+        digest.update(described.encode())
+        # As bytes: NumPy has no bfloat16.
+        digest.update(memoryview(tensor.reshape(-1).view(torch.uint8).numpy().data))
+    return f"sha256:{digest.hexdigest()}"

@@ -47,6 +47,20 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
     eigenvalues_: np.ndarray
     timings_: dict[str, float]
 
+    @contextmanager
+    def _unless_refused(self) -> Iterator[None]:
+        """Leave the columns that were known as they were if a fit is refused."""
+        names = ("n_features_in_", "feature_names_in_")
+        own = self.__dict__
+        known = {name: own[name] for name in names if name in own}
+        try:
+            yield
+        except Exception:
+            for name in names:
+                own.pop(name, None)
+            own.update(known)
+            raise
+
     def _source(self, X: Any, *, reset: bool, device: torch.device) -> RowSource:
         """Check ``X`` and make it a source whose rows arrive on ``device``.
 
@@ -190,7 +204,9 @@ def _columns(source: RowSource) -> Any:
 
 def _is_mapped(X: Any) -> bool:
     """Tell whether this is a matrix of numbers in a mapped file."""
-    return isinstance(X, np.memmap) and X.ndim == 2 and X.dtype.kind in "biuf"
+    is_matrix = isinstance(X, np.memmap) and X.ndim == 2
+    # Torch has no wider floats; scikit-learn makes them narrower.
+    return is_matrix and X.dtype.kind in "biuf" and X.dtype.itemsize <= 8
 
 
 def _check_tensor(X: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ from selfexpress.config import (
     require_count,
 )
 from selfexpress.data.atomic import replacing
-from selfexpress.data.tensor_files import write_tensors
+from selfexpress.data.tensor_files import checksum, write_tensors
 from selfexpress.errors import CheckpointError, one_line
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.training.steps import RECORDED
@@ -73,8 +73,13 @@ def write_model(model: SavedModel, path: Path) -> None:
         "settings": model.settings,
     }
     text = json.dumps(header, default=_plain_number, allow_nan=False)
+    # What would be refused when it is read must not be written.
+    settings = json.loads(text)["settings"]
+    _settings(settings, settings.keys())
+    tensors = _tensors(model)
+    metadata = {"selfexpress": text, "checksum": checksum(text, tensors)}
     with replacing(path) as target:
-        write_tensors(target, _tensors(model), {"selfexpress": text})
+        write_tensors(target, tensors, metadata)
 
 
 def read_model(
@@ -95,7 +100,8 @@ def read_model(
         If the file is missing, damaged, of a newer format or no model.
     """
     with _reading(path), safe_open(path, framework="pt") as file:
-        header = _header(file.metadata())
+        metadata = file.metadata() or {}
+        header = _header(metadata)
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         settings = _settings(header["settings"], known)
         network = _network(header["n_features"], settings, tensors)
@@ -107,6 +113,9 @@ def read_model(
             )
         history = _history(tensors)
         names = _feature_names(header.get("feature_names"), header["n_features"])
+        # Last: it finds what chance has changed, and what is above what was made up.
+        if metadata.get("checksum") != checksum(metadata["selfexpress"], tensors):
+            raise ValueError("its checksum differs")
     references = replace(references, keys=references.keys.to(device))
     return SavedModel(settings, names, network.to(device), references, labels, history)
 
@@ -161,8 +170,8 @@ def _reading(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _header(metadata: dict[str, str] | None) -> dict[str, Any]:
-    if not metadata or "selfexpress" not in metadata:
+def _header(metadata: dict[str, str]) -> dict[str, Any]:
+    if "selfexpress" not in metadata:
         raise ValueError("its header is that of another program")
     header: Any = json.loads(metadata["selfexpress"])
     if not isinstance(header, dict) or header.get("format") != "selfexpress-model":
@@ -179,7 +188,7 @@ def _header(metadata: dict[str, str] | None) -> dict[str, Any]:
 def _settings(settings: Any, known: Collection[str]) -> dict[str, Any]:
     """Check the settings by the rules that a constructor's arguments are held to."""
     if not isinstance(settings, dict) or settings.keys() != set(known):
-        raise TypeError("the settings are not those of a model")
+        raise TypeError("its settings are not those of a model of this version")
     checked: dict[str, Any] = dict(settings)
     checked["hidden_sizes"] = tuple(checked["hidden_sizes"])
     require_count("n_clusters", checked["n_clusters"], advice="")

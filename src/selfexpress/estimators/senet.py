@@ -275,11 +275,12 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
             If every coefficient is zero, which names the gamma that is needed.
         """
         device = resolve_device(self.device)
-        whole = UnitRows(self._source(X, reset=True, device=device))
-        settings = chosen_settings(self, len(whole), device)
-        cluster_config = self._cluster_config(len(whole), affinity=settings["affinity"])
-        train_config = train_settings(self, settings)
-        streaming.check_search(self.search)
+        with self._unless_refused():
+            whole = UnitRows(self._source(X, reset=True, device=device))
+            settings = chosen_settings(self, len(whole), device)
+            config = self._cluster_config(len(whole), affinity=settings["affinity"])
+            train_config = train_settings(self, settings)
+            streaming.check_search(self.search)
         self.timings_, self.settings_ = {}, settings
         # A fit that fails must not leave a new network beside old references.
         if hasattr(self, "references_"):
@@ -307,7 +308,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
             )
         gamma = self.settings_["gamma"]
         require_nonzero(coefficients.nnz, gamma, self.smallest_gamma_)
-        self._cluster(coefficients, cluster_config, seed=seed, device=device)
+        self._cluster(coefficients, config, seed=seed, device=device)
         self.labels_ = distributed.from_main(torch.from_numpy(self.labels_)).numpy()
         self.n_clusters_ = int(distributed.from_main(torch.tensor(self.n_clusters_)))
         self.settings_["n_clusters"] = self.n_clusters_

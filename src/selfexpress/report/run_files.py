@@ -44,8 +44,10 @@ def write_run(folder: Path, run: Run) -> None:
     Raises
     ------
     DataError
-        If the folder cannot be made or written to.
+        If the folder cannot be made or written to, or has files of these names that
+        are no run.
     """
+    require_replaceable(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -64,6 +66,25 @@ def write_run(folder: Path, run: Run) -> None:
     text = json.dumps(header, indent=1, ensure_ascii=True)
     with replacing(folder / _TEXT_FILE) as target:
         target.write_text(text + "\n", encoding="utf-8")
+
+
+def require_replaceable(folder: Path) -> None:
+    """Refuse a folder whose files have the names of a run's and are none."""
+    taken = [name for name in RUN_FILES if (folder / name).exists()]
+    if taken and not is_run(folder):
+        raise DataError(
+            f"{folder} must be a folder without a {taken[0]} of its own, which would "
+            "be replaced, but has one and no run. Choose another place."
+        )
+
+
+def is_run(folder: Path) -> bool:
+    """Return whether a folder holds a run, as far as its header tells."""
+    try:
+        _header(folder / _TEXT_FILE)
+    except (OSError, ValueError, SelfExpressError):
+        return False
+    return True
 
 
 def read_run(folder: str | PathLike[str]) -> Run:

@@ -7,7 +7,6 @@ safely on the disk, and older ones go only after that.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import warnings
@@ -17,12 +16,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from selfexpress.data.atomic import replacing
-from selfexpress.data.tensor_files import write_tensors
+from selfexpress.data.tensor_files import checksum, write_tensors
 from selfexpress.errors import (
     CheckpointError,
     DamagedFileWarning,
@@ -117,7 +115,7 @@ class CheckpointFolder:
             {"format": FORMAT, "version": VERSION, "step": step, "facts": dict(facts)},
             allow_nan=False,
         )
-        metadata = {"selfexpress": text, "checksum": _checksum(text, plain)}
+        metadata = {"selfexpress": text, "checksum": checksum(text, plain)}
         try:
             with replacing(path) as target:
                 write_tensors(target, plain, metadata)
@@ -131,19 +129,32 @@ class CheckpointFolder:
         return path
 
     def newest(self) -> Checkpoint | None:
-        """Return the newest checkpoint that is intact, or None if there is none.
+        """Return the newest checkpoint that is intact, or None if there is none at all.
 
         A damaged one is left out with a warning that names it.
+
+        Raises
+        ------
+        CheckpointError
+            If there are some, but all are damaged, or the newest cannot be read for
+            another reason: to begin anew would be to delete them.
         """
-        for _, path in sorted(self._checkpoints(), reverse=True):
+        found = sorted(self._checkpoints(), reverse=True)
+        for _, path in found:
             try:
                 return read_checkpoint(path)
-            except CheckpointError as error:
+            except _DamagedError as error:
                 warnings.warn(
                     f"{error} An earlier checkpoint is used where there is one.",
                     DamagedFileWarning,
                     stacklevel=2,
                 )
+        if found:
+            raise CheckpointError(
+                f"The folder {self.folder} must hold a checkpoint that is intact, but "
+                f"all of its {len(found)} are damaged. Delete them to begin anew, or "
+                "name another folder."
+            )
         return None
 
     def _checkpoints(self) -> list[tuple[int, Path]]:
@@ -170,27 +181,50 @@ class CheckpointFolder:
             path.unlink(missing_ok=True)
 
 
+class _DamagedError(CheckpointError):
+    """A file is not what was written there, and never will be again."""
+
+
 def read_checkpoint(path: Path) -> Checkpoint:
     """Read one checkpoint and compare its checksum.
 
     Raises
     ------
     CheckpointError
-        If the file is damaged, of another format or something else.
+        If the file is damaged, cannot be read, or is of another version.
     """
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise CheckpointError(
+            f"{path} must be readable, but is not ({error.strerror or error}). Check "
+            "its permissions and its disk; it is left as it is."
+        ) from error
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         text = metadata["selfexpress"]
-        if metadata["checksum"] != _checksum(text, tensors):
+        if metadata["checksum"] != checksum(text, tensors):
             raise ValueError("its checksum differs")
         header = json.loads(text)
-        if header["format"] != FORMAT or header["version"] != VERSION:
-            raise ValueError("it is of another format or version")
+        if header["format"] != FORMAT:
+            raise ValueError("it is of another format")
+        if header["version"] != VERSION:
+            raise CheckpointError(
+                f"{path} must be a checkpoint of version {VERSION}, got "
+                f"{one_line(repr(header['version']))}. Go on with the selfexpress that "
+                "wrote it, or name another folder."
+            )
         step, facts = header["step"], header["facts"]
         if type(step) is not int or step < 0 or not isinstance(facts, dict):
             raise ValueError("its header is not that of a checkpoint")
+    except CheckpointError:
+        raise
+    except MemoryError as error:
+        raise CheckpointError(
+            f"{path} must fit into memory, but does not. Free some, and fit again."
+        ) from error
     # Damage shows as any of these inside the parsers called here.
     except (
         SafetensorError,
@@ -200,10 +234,9 @@ def read_checkpoint(path: Path) -> Checkpoint:
         KeyError,
         RuntimeError,
         OverflowError,
-        MemoryError,
     ) as error:
         reason = one_line(error)
-        raise CheckpointError(
+        raise _DamagedError(
             f"{path} must be a whole training checkpoint, but is damaged or something "
             f"else ({reason}). Delete it."
         ) from error
@@ -213,15 +246,3 @@ def read_checkpoint(path: Path) -> Checkpoint:
 def _plain(tensor: Tensor) -> Tensor:
     """Return the tensor on the CPU, in order and in memory of its own."""
     return tensor.detach().to("cpu", copy=True).contiguous()
-
-
-def _checksum(text: str, tensors: Mapping[str, Tensor]) -> str:
-    """Return a digest of the facts and of every tensor's name, type, shape, bytes."""
-    digest = hashlib.sha256(text.encode())
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        described = json.dumps([name, str(tensor.dtype), list(tensor.shape)])
-        digest.update(described.encode())
-        # As bytes: NumPy has no bfloat16.
-        digest.update(memoryview(tensor.reshape(-1).view(torch.uint8).numpy().data))
-    return f"sha256:{digest.hexdigest()}"

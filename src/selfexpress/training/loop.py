@@ -19,7 +19,12 @@ from selfexpress import distributed
 from selfexpress.config import TrainConfig
 from selfexpress.data.memory import is_out_of_memory
 from selfexpress.data.sources import RowSource
-from selfexpress.errors import DegenerateError, DegenerateWarning, MemoryWarning
+from selfexpress.errors import (
+    ConvergenceWarning,
+    DegenerateError,
+    DegenerateWarning,
+    MemoryWarning,
+)
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.training.callbacks import Callback, TrainState
 from selfexpress.training.graphed import GraphedStep
@@ -221,6 +226,14 @@ class _Steps:
         self._rate_factor = standing.rate_factor
         self._settled_at = standing.settled_at
         self.follow_schedule(state)
+        if standing.is_finished and state.step < state.max_iter:
+            warnings.warn(
+                f"Training was ended by a callback after {state.step} of "
+                f"{state.max_iter} steps, and is taken as it was left. Use another "
+                "folder of checkpoints to train on.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
 
     def go_back(
         self, state: TrainState, checkpoints: Checkpoints | None, problem: str

@@ -113,12 +113,27 @@ def test_labels_come_back_as_whole_numbers(suffix, labels, tmp_path):
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv", ".parquet"])
 def test_labels_may_be_text(suffix, tmp_path):
-    labels = ["cat", "dog, small", "", 'a "cat"', "наука"]
+    labels = ["cat", "dog, small", "label", 'a "cat"', "наука"]
     write_labels(tmp_path / f"labels{suffix}", labels)
-    actual = read_labels(tmp_path / f"labels{suffix}")
-    # A blank line cannot be told from no line.
-    expected = [label for label in labels if label or suffix != ".csv"]
-    assert actual.tolist() == expected
+    assert read_labels(tmp_path / f"labels{suffix}").tolist() == labels
+
+
+def test_labels_are_missing_in_no_line_of_a_table(tmp_path):
+    path = tmp_path / "labels.csv"
+    with pytest.raises(DataError, match="must not be blank"):
+        write_labels(path, ["cat", ""])
+    path.write_text('label\n0\n""\n1\n')
+    refused(path, "label in every line, but line 3 has none", read=read_labels)
+    path.write_text("id,label\n7,0\n8,\n9,1\n")
+    refused(path, "label in every line, but line 3 has none", read=read_labels)
+
+
+def test_a_first_row_with_gaps_is_no_header(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("1.0,2.0,NA\n1,0,0\n0,1,0\n")
+    refused(path, "line 1, column 3 is 'NA'")
+    path.write_text("1.0,,2\n1,0,0\n0,1,0\n")
+    refused(path, "column 2")
 
 
 @pytest.mark.parametrize("suffix", [".mat", ".safetensors"])

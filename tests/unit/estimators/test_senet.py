@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
 import struct
@@ -433,6 +434,21 @@ class TestFiles:
         with pytest.raises(CheckpointError, match="damaged or something else"):
             SENet.load(path)
 
+    def test_a_changed_number_is_found(self, path):
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata()
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        tensors["network.threshold"] = tensors["network.threshold"] / 2
+        save_file(tensors, path, metadata=metadata)
+        with pytest.raises(CheckpointError, match="checksum differs"):
+            SENet.load(path)
+
+    def test_what_could_not_be_loaded_is_not_saved(self, model, tmp_path):
+        changed = copy.deepcopy(model).set_params(n_nonzero=0)
+        with pytest.raises(ConfigError, match="n_nonzero must be a positive"):
+            changed.save(tmp_path / "m")
+        assert not list(tmp_path.iterdir())
+
     def test_an_unpickler_finds_nothing_to_run(self, path):
         with pytest.raises(pickle.UnpicklingError):
             pickle.loads(path.read_bytes())
@@ -513,6 +529,21 @@ def test_columns_of_a_source_must_be_those_of_the_fit(data, is_new, tmp_path):
         assert (named == fitted.predict(frame[is_new])).all()
         with pytest.raises(DataError, match="feature names should match"):
             each.predict(open_rows(tmp_path / "turned.parquet"))
+
+
+def test_a_fit_that_is_refused_keeps_the_columns(model, data, is_new):
+    fitted = copy.deepcopy(model)
+    with pytest.raises(ConfigError, match="n_clusters must be at most"):
+        fitted.fit(data.X[:2, :7])
+    assert (fitted.predict(data.X[is_new]) == model.predict(data.X[is_new])).all()
+
+
+@pytest.mark.parametrize("dtype", [">f4", "<f8", ">i2", np.longdouble])
+def test_mapped_numbers_of_any_kind_are_those_in_memory(model, data, dtype, tmp_path):
+    rows = (100 * data.X).astype(dtype)
+    np.save(tmp_path / "rows.npy", rows)
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    assert (model.predict(mapped) == model.predict(rows)).all()
 
 
 def test_a_mapped_file_is_not_read_whole(model, data, is_new, tmp_path):

@@ -15,6 +15,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from selfexpress.errors import CheckpointError, DamagedFileWarning
+from selfexpress.training import checkpoint
 from selfexpress.training.checkpoint import CheckpointFolder, read_checkpoint
 
 TENSORS = {
@@ -123,20 +124,40 @@ def test_a_damaged_newest_is_named_and_the_one_before_it_taken(share, tmp_path):
     assert steps(tmp_path) == [1, 2]
 
 
-def test_nothing_intact_is_none_with_a_warning_each(tmp_path):
+def test_nothing_intact_is_refused_with_a_warning_each(tmp_path):
     folder = CheckpointFolder(tmp_path)
+    assert folder.newest() is None
     for step in (1, 2):
         folder.save(step, TENSORS, FACTS).write_bytes(b"")
-    with pytest.warns(DamagedFileWarning) as caught:
-        assert folder.newest() is None
+    with (
+        pytest.warns(DamagedFileWarning) as caught,
+        pytest.raises(CheckpointError, match="all of its 2 are damaged"),
+    ):
+        folder.newest()
     assert len(caught) == 2
+
+
+def test_a_sound_checkpoint_that_cannot_be_read_is_not_passed_over(
+    tmp_path, monkeypatch
+):
+    """Going on from an earlier one would delete it."""
+    folder = CheckpointFolder(tmp_path)
+    folder.save(1, TENSORS, FACTS)
+    newest = folder.save(2, TENSORS, FACTS)
+    with monkeypatch.context() as later:
+        later.setattr(checkpoint, "VERSION", 2)
+        with pytest.raises(CheckpointError, match="of version 2, got 1"):
+            folder.newest()
+    newest.unlink()
+    newest.symlink_to(tmp_path / "on a disk that is not mounted")
+    with pytest.raises(CheckpointError, match="must be readable, but is not"):
+        folder.newest()
 
 
 @pytest.mark.parametrize(
     "change",
     [
         {"format": "selfexpress-model"},
-        {"version": 2},
         {"step": -1},
         {"step": True},
         {"step": "1"},
@@ -151,9 +172,9 @@ def test_headers_of_another_kind_are_refused_even_with_a_right_checksum(
     with safe_open(path, framework="pt") as file:
         header = json.loads(file.metadata()["selfexpress"])
     text = json.dumps({**header, **change})
-    from selfexpress.training.checkpoint import _checksum
+    from selfexpress.data.tensor_files import checksum
 
-    metadata = {"selfexpress": text, "checksum": _checksum(text, TENSORS)}
+    metadata = {"selfexpress": text, "checksum": checksum(text, TENSORS)}
     save_file(load_file(path), path, metadata=metadata)
     with pytest.raises(CheckpointError, match="must be a whole training checkpoint"):
         read_checkpoint(path)

@@ -15,6 +15,7 @@ from selfexpress.config import NetworkConfig, TrainConfig
 from selfexpress.data.sources import ArraySource
 from selfexpress.errors import (
     CheckpointError,
+    ConvergenceWarning,
     DamagedFileWarning,
     DegenerateError,
     DegenerateWarning,
@@ -129,18 +130,22 @@ def test_a_finished_training_is_not_done_again(tmp_path):
     np.testing.assert_array_equal(actual["objective"], expected["objective"])
 
 
-def test_a_training_that_a_callback_ended_stays_ended(tmp_path):
+def test_a_training_that_a_callback_ended_stays_ended_and_says_so(tmp_path):
     class StopEarly(Callback):
         def on_step_end(self, state):
             state.should_stop = state.step == 3
 
-    for callbacks in ([StopEarly()], []):
+    def n_steps(*callbacks):
         network, source = problem()
         history = train(
             network, source, config(), seed=0,
             callbacks=callbacks, checkpoints=always(tmp_path),
         )  # fmt: skip
-        assert len(history["objective"]) == 3
+        return len(history["objective"])
+
+    assert n_steps(StopEarly()) == 3
+    with pytest.warns(ConvergenceWarning, match="ended by a callback after 3 of"):
+        assert n_steps() == 3
 
 
 def test_the_clock_decides_when_a_checkpoint_is_written(tmp_path):

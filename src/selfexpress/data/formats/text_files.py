@@ -20,6 +20,8 @@ from selfexpress.errors import DataError, one_line
 
 # So many numbers do not count by chance.
 _MANY_COLUMNS = 8
+# What stands for a value that is missing; "nan" is a number.
+_GAPS = frozenset({"", "na", "n/a", "null", "none", "?", "-"})
 
 
 def read_rows(path: Path, name: str | None) -> Array:
@@ -54,14 +56,22 @@ def column_names(path: Path) -> tuple[str, ...] | None:
 
 def read_labels(path: Path, name: str | None) -> Array:
     """Return one label a line: whole numbers if all are, else text."""
-    lines = [line for _, line in _lines(path)]
+    lines = list(_lines(path))
     if not lines:
         return np.empty(0, dtype=np.int64)
-    first, *rest = lines
+    (_, first), *rest = lines
+    column = 0
     if len(first) > 1:
         column = _column_of(first, name or _usual_name(first, path), path)
-        return _labels([line[column] for line in rest], path)
-    labels = [line[0] for line in rest]
+    for number, cells in rest:
+        if not cells[column].strip():
+            raise DataError(
+                f"{path} must have a label in every line, but line {number} has none. "
+                "Fill it in, or leave the line out, and its row with it."
+            )
+    labels = [cells[column] for _, cells in rest]
+    if len(first) > 1:
+        return _labels(labels, path)
     # Labels can be "y" and "n": a name that comes again is one of them.
     is_name = first[0].strip() in (*LABEL_NAMES, name) and first[0] not in labels
     is_numeric = all(map(_is_number, labels))
@@ -81,11 +91,18 @@ def write_rows(path: Path, array: Array) -> None:
 
 
 def write_labels(path: Path, labels: Array) -> None:
-    """Write one label a line under the header ``label``."""
+    """Write one label a line under the header ``label``, or another if that is one."""
     numbers = labels.astype(np.uint8) if labels.dtype.kind == "b" else labels
+    taken = set(labels.tolist()) if labels.dtype.kind == "U" else set()
+    if any(not label.strip() for label in taken):
+        raise DataError(
+            f"Labels in {path} must not be blank, which reads as missing in a .csv "
+            "file, but some are. Name them, or write .npy."
+        )
+    free = [name for name in ("label", *LABEL_NAMES) if name not in taken]
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(["label"])
+        writer.writerow([free[0] if free else "label"])
         writer.writerows([label] for label in numbers.tolist())
 
 
@@ -98,7 +115,7 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
     with path.open(encoding="utf-8-sig", newline="") as stream:
         reader = csv.reader(stream)
         for cells in reader:
-            if not any(cells):
+            if not cells:
                 continue
             width = width or len(cells)
             if len(cells) != width:
@@ -116,6 +133,14 @@ def _header(path: Path) -> list[str] | None:
     cells = first_lines[0] if first_lines else []
     if all(map(_is_number, cells)):
         return cells if len(first_lines) == 2 and _are_counted(*first_lines) else None
+    words = [cell.strip() for cell in cells if not _is_number(cell)]
+    if (
+        len(words) < len(cells)
+        and any(words)
+        and _GAPS.issuperset(map(str.lower, words))
+    ):
+        # A row of numbers with gaps, which is refused where numbers are read.
+        return None
     if not all(cell.strip() for cell in cells):
         raise DataError(
             f"{path} must name every column in its header line, but column "
