@@ -300,7 +300,9 @@ def _absolute(matrix: Any, name: str) -> sparse.coo_array:
             f"{name} must be a matrix of real numbers, got shape {matrix.shape} of "
             f"{matrix.dtype}. Pass one row a sample."
         )
-    entries = sparse.csr_array(matrix).tocoo()
+    once = sparse.csr_array(matrix, copy=True)
+    once.sum_duplicates()
+    entries = once.tocoo()
     values = np.abs(entries.data.astype(np.float64))
     if not np.isfinite(values).all():
         raise DataError(

@@ -245,3 +245,11 @@ def test_what_does_not_fit_is_refused_with_its_size(call, words):
 def test_unknown_average_is_refused():
     with pytest.raises(ConfigError, match="'max'"):
         normalized_mutual_info([0, 1], [0, 1], average="max")
+
+
+def test_entries_that_come_twice_are_added_before_their_size_is_taken():
+    twice = sparse.csr_array(([2.0, -2.0, 1.0], [1, 1, 2], [0, 3, 3, 3]), shape=(3, 3))
+    labels = [0, 1, 0]
+    for score in (subspace_preserving_error, graph_error):
+        assert score(twice, labels) == score(twice.toarray(), labels)
+    assert twice.nnz == 3

@@ -12,6 +12,7 @@ Shapes: B rows, W coordinates that may be non-zero.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,7 @@ from scipy import sparse
 from torch import Tensor
 
 from selfexpress.baselines.correlation_scan import Scan, scan_correlations
+from selfexpress.errors import ConvergenceWarning
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,24 @@ class Certificate:
         return Certificate(*(getattr(self, name)[which] for name in PROOF))
 
     def is_open(self, tol: float) -> Tensor:
-        """Tell which rows violate the conditions or have too wide a gap."""
-        return (self.violation > tol) | (self.gap > tol * self.objective)
+        """Tell which rows violate the conditions, have too wide a gap, or diverged."""
+        # Not "greater": NaN is neither greater nor at most.
+        return ~((self.violation <= tol) & (self.gap <= tol * self.objective))
+
+    def warn_if_open(self, tol: float, after: str) -> None:
+        """Warn with the number of rows and the worst value."""
+        is_open = self.is_open(tol)
+        if not is_open.any():
+            return
+        warnings.warn(
+            f"{int(is_open.sum())} of {len(is_open)} rows stopped {after} with a KKT "
+            f"violation up to {float(self.violation[is_open].max()):.2g} and a duality "
+            f"gap up to {float(self.gap[is_open].max()):.2g}, above tol={tol:g}. Raise "
+            "max_iter or tol, lower gamma, or solve in double precision (EnSC: "
+            "precision='float64').",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
 
 
 PROOF = ("violation", "gap", "objective")

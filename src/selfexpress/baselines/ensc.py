@@ -12,7 +12,6 @@ Shapes: M rows to express, N dictionary rows, D features, B rows of a batch.
 from __future__ import annotations
 
 import functools
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +24,6 @@ from selfexpress.baselines.certificate import PROOF, Certificate
 from selfexpress.baselines.collected_rows import CollectedRows
 from selfexpress.baselines.least_squares import least_squares_expression
 from selfexpress.baselines.problem import ElasticNetConfig, Expression, Progress
-from selfexpress.errors import ConvergenceWarning
 from selfexpress.ops.precision import float32_products
 
 
@@ -133,19 +131,10 @@ class _Results:
         self._n_iter[index] = n_iter
 
     def warn_if_open(self) -> None:
-        """Warn with the number of rows and the worst value."""
-        tensors = [torch.from_numpy(self._proof[name]) for name in PROOF]
-        is_open = Certificate(*tensors).is_open(self.config.tol).numpy()
-        if not is_open.any():
-            return
-        warnings.warn(
-            f"{is_open.sum()} of {len(is_open)} rows stopped after max_iter="
-            f"{self.config.max_iter} rounds with a KKT violation up to "
-            f"{self._proof['violation'][is_open].max():.2g} and a duality gap up to "
-            f"{self._proof['gap'][is_open].max():.2g}, above tol={self.config.tol:g}. "
-            "Raise max_iter, raise tol, or pass float64 rows.",
-            ConvergenceWarning,
-            stacklevel=4,
+        """Warn if some rows are not solved."""
+        proof = Certificate(*(torch.from_numpy(self._proof[name]) for name in PROOF))
+        proof.warn_if_open(
+            self.config.tol, after=f"after max_iter={self.config.max_iter} rounds"
         )
 
     def expression(self, dtype: torch.dtype) -> Expression:

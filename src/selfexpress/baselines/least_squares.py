@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from selfexpress.baselines.certificate import Certificate
 from selfexpress.baselines.collected_rows import CollectedRows
 from selfexpress.baselines.problem import ElasticNetConfig, Expression, Progress
 from selfexpress.ops.precision import float32_products
@@ -33,7 +34,8 @@ def least_squares_expression(
     """Express rows by all others with ``l1_ratio = 0``, keeping the largest entries.
 
     Keeps ``config.n_nonzero`` entries of each row, 1000 unless given. The certificate
-    is that of the solution before entries were dropped. No N x N matrix is formed.
+    is that of the solution before entries were dropped. No matrix larger than the rows
+    is formed.
 
     Parameters
     ----------
@@ -57,6 +59,8 @@ def least_squares_expression(
             if progress is not None:
                 progress(start + len(own), len(index))
     violation, gap, objective = np.concatenate(proofs, axis=1)
+    proof = Certificate(*map(torch.from_numpy, (violation, gap, objective)))
+    proof.warn_if_open(config.tol, after="with the rounding of a direct solution,")
     return Expression(
         coefficients.matrix(rows.dtype),
         kkt_violation=violation,
@@ -73,21 +77,21 @@ class _RidgeProblem:
         self.rows = rows
         self.gamma = gamma
         self.block_size = block_size
-        compact = _same_gram(rows.double())  # (N, min(N, D))
-        identity = torch.eye(compact.shape[1], dtype=torch.float64, device=rows.device)
-        factor = torch.linalg.cholesky(compact.T @ compact + identity / gamma)
-        # L^-1 x_i, so that x_i^T M^-1 x_j is a product of two of them.
-        whitened = torch.linalg.solve_triangular(factor, compact.T, upper=False).T
-        self.without = 1 - whitened.square().sum(dim=1)  # (N,)
-        self.whitened = whitened.to(rows.dtype)
+        self.left: Tensor
+        self.right: Tensor | None = None
+        if len(rows) <= rows.shape[1]:
+            self.left = _inverse(rows.double(), gamma).to(rows.dtype)
+        else:
+            self.left, self.right = _factors(rows.double(), gamma, rows.dtype)
 
     def blocks(self, own: Tensor) -> Iterator[tuple[int, Tensor]]:
         """Yield the start of each block and its coefficients of the rows ``own``."""
-        scaled = (self.whitened[own].double() / self.without[own, None]).to(
-            self.rows.dtype
-        )
         for start in range(0, len(self.rows), self.block_size):
-            block = scaled @ self.whitened[start : start + self.block_size].T  # (B, K)
+            places = slice(start, start + self.block_size)
+            if self.right is None:
+                block = self.left[own, places]  # (B, K)
+            else:
+                block = self.left[own] @ self.right[places].T
             inside = (own >= start) & (own < start + block.shape[1])
             block[inside, own[inside] - start] = 0
             yield start, block
@@ -121,10 +125,22 @@ class _RidgeProblem:
         return torch.stack([violation, gap, objective])
 
 
-def _same_gram(rows: Tensor) -> Tensor:
-    """Return rows of the same inner products with at most as many columns as rows."""
-    if rows.shape[1] <= len(rows):
-        return rows
-    squares, vectors = torch.linalg.eigh(rows @ rows.T)
-    compact: Tensor = vectors * squares.clamp_min(0).sqrt()
-    return compact
+def _factors(rows: Tensor, gamma: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return two matrices of which a product of rows is a coefficient, (N, D)."""
+    identity = torch.eye(rows.shape[1], dtype=torch.float64, device=rows.device)
+    factor = torch.linalg.cholesky(rows.T @ rows + identity / gamma)
+    # L^-1 x_i, so that x_i^T M^-1 x_j is a product of two of them.
+    whitened = torch.linalg.solve_triangular(factor, rows.T, upper=False).T
+    without = 1 - whitened.square().sum(dim=1, keepdim=True)  # (N, 1)
+    return (whitened / without).to(dtype), whitened.to(dtype)
+
+
+def _inverse(rows: Tensor, gamma: float) -> Tensor:
+    """Return all coefficients from P itself, (N, N).
+
+    For no more rows than features: products of factors would nearly cancel there.
+    """
+    identity = torch.eye(len(rows), dtype=torch.float64, device=rows.device)
+    factor = torch.linalg.cholesky(rows @ rows.T + identity / gamma)
+    inverse = torch.cholesky_inverse(factor)
+    return -inverse / inverse.diagonal()[:, None]

@@ -6,7 +6,9 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
@@ -39,3 +41,10 @@ def checksum(text: str, tensors: Mapping[str, Tensor]) -> str:
         # As bytes: NumPy has no bfloat16.
         digest.update(memoryview(tensor.reshape(-1).view(torch.uint8).numpy().data))
     return f"sha256:{digest.hexdigest()}"
+
+
+def plain_number(value: Any) -> Any:
+    """Let JSON take NumPy's numbers."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")

@@ -29,7 +29,7 @@ from selfexpress.config import (
     require_count,
 )
 from selfexpress.data.atomic import replacing
-from selfexpress.data.tensor_files import checksum, write_tensors
+from selfexpress.data.tensor_files import checksum, plain_number, write_tensors
 from selfexpress.errors import CheckpointError, one_line
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.training.steps import RECORDED
@@ -72,7 +72,7 @@ def write_model(model: SavedModel, path: Path) -> None:
         "feature_names": None if names is None else [str(name) for name in names],
         "settings": model.settings,
     }
-    text = json.dumps(header, default=_plain_number, allow_nan=False)
+    text = json.dumps(header, default=plain_number, allow_nan=False)
     # What would be refused when it is read must not be written.
     settings = json.loads(text)["settings"]
     _settings(settings, settings.keys())
@@ -132,13 +132,6 @@ def _tensors(model: SavedModel) -> dict[str, Tensor]:
         tensors[f"history.{name}"] = torch.from_numpy(model.history[name])
     # Clones: the labels of references and rows may be one array, which is refused.
     return {name: value.cpu().clone().contiguous() for name, value in tensors.items()}
-
-
-def _plain_number(value: Any) -> Any:
-    """Let JSON take NumPy's numbers."""
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
 @contextmanager

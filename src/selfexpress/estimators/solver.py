@@ -87,6 +87,11 @@ class SolverClusterer(SelfExpressiveClusterer, ABC):
         """Return the coefficients of unit rows on each other."""
 
     def _require_nonzero(self, coefficients: sparse.csr_array) -> None:
+        if not np.isfinite(coefficients.data).all():
+            raise DegenerateError(
+                "Coefficients must be finite, but the solution has diverged. Lower "
+                "gamma, or solve in double precision (EnSC: precision='float64')."
+            )
         if coefficients.nnz == 0:
             raise DegenerateError(
                 "Some coefficient must not be zero, but all are: no row has another "

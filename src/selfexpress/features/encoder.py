@@ -114,6 +114,8 @@ class CodingRateEncoder(
     Attributes
     ----------
     network_ : EncoderNetwork
+    layers_ : tuple of str
+        What ``represent`` can return.
     axes_ : PrincipalAxes
         Mean and principal axes of the layer's averaged output.
     history_ : list of dict
@@ -212,6 +214,7 @@ class CodingRateEncoder(
             on_log=self.on_log,
         )
         self.network_ = network.eval()
+        self.layers_: tuple[str, ...] = LAYERS
         self.history_ = state.history
         self.n_steps_ = state.step
         self.seconds_ = state.seconds
@@ -240,23 +243,25 @@ class CodingRateEncoder(
         return np.concatenate([self.reduce(block[self.layer]) for block in blocks])
 
     def represent(
-        self, X: ArrayLike | Tensor, layers: Sequence[str] = LAYERS
+        self, X: ArrayLike | Tensor, layers: Sequence[str] | None = None
     ) -> dict[str, NDArray[np.float32]]:
         """Return the network's layers averaged over views, before any reduction.
 
         Parameters
         ----------
         X : array or Tensor of shape (N, H, W, 3) or (N, 3, H, W), uint8
-        layers : sequence of {"backbone", "hidden", "projection"}
+        layers : sequence of {"backbone", "hidden", "projection"}, optional
+            All that there are unless given: an encoder that was loaded has its
+            projector only if that is its ``layer``.
 
         Returns
         -------
         dict of ndarray of shape (N, D)
         """
         check_is_fitted(self)
-        names = tuple(layers)
+        names = self.layers_ if layers is None else tuple(layers)
         for name in names:
-            _require_choice("layers", name, LAYERS)
+            _require_choice("layers", name, self.layers_)
         blocks = list(self._layer_blocks(check_images(X), names))
         return {
             name: torch.cat([block[name] for block in blocks]).cpu().numpy()
@@ -337,6 +342,8 @@ class CodingRateEncoder(
             network = build_network(architecture, generator)
             network.load_state_dict(_strip(tensors, "network."), strict=False)
             encoder.network_ = network.to(resolve_device(device)).eval()
+            has_projector = encoder.layer == "projection"
+            encoder.layers_ = LAYERS if has_projector else LAYERS[:-1]
             encoder.axes_ = PrincipalAxes(**_strip(tensors, "axes."))
             height, width = settings["image_shape"]
             encoder.image_shape_ = (int(height), int(width))

@@ -10,11 +10,11 @@ from typing import Any
 
 import safetensors
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from selfexpress.data.atomic import replacing
-from selfexpress.data.tensor_files import write_tensors
+from selfexpress.data.tensor_files import plain_number, write_tensors
 from selfexpress.errors import (
     CheckpointError,
     ConfigError,
@@ -64,7 +64,8 @@ def write_checkpoint(
         name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()
     }
     with replacing(path) as target:
-        write_tensors(target, plain, {_METADATA_KEY: json.dumps(metadata)})
+        text = json.dumps(metadata, default=plain_number)
+        write_tensors(target, plain, {_METADATA_KEY: text})
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -108,15 +109,21 @@ def save_model(
         .contiguous()
         for name, tensor in tensors.items()
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    for stale in folder.glob("weights-*.safetensors"):
-        stale.unlink()
+    # Whatever can be refused is refused before an older model is touched.
     shards = _shards(stored, max_file_bytes)
+    facts = {**settings, "n_files": len(shards)}
+    text = json.dumps(facts, indent=2, default=plain_number)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = set()
     for number, shard in enumerate(shards, start=1):
-        name = f"weights-{number}-of-{len(shards)}.safetensors"
-        save_file(shard, folder / name)
-    text = json.dumps({**settings, "n_files": len(shards)}, indent=2)
-    (folder / _SETTINGS_FILE).write_text(text + "\n", encoding="utf-8")
+        path = folder / f"weights-{number}-of-{len(shards)}.safetensors"
+        with replacing(path) as target:
+            write_tensors(target, shard, {})
+        written.add(path)
+    with replacing(folder / _SETTINGS_FILE) as target:
+        target.write_text(text + "\n", encoding="utf-8")
+    for path in set(folder.glob("weights-*.safetensors")) - written:
+        path.unlink()
 
 
 def load_model(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

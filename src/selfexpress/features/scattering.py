@@ -198,6 +198,8 @@ class Scattering2D(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             rows = _rows_of_tensor(X)
             if reset:
                 self.n_features_in_ = rows.shape[1]
+                # Those of an earlier fit.
+                self.__dict__.pop("feature_names_in_", None)
             elif rows.shape[1] != self.n_features_in_:
                 raise DataError(
                     f"X must have the {self.n_features_in_} features (pixels) seen by "

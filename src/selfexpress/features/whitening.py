@@ -270,6 +270,8 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _check_n_features(self, n_features: int, *, reset: bool) -> None:
         if reset:
             self.n_features_in_ = n_features
+            # Those of an earlier fit.
+            self.__dict__.pop("feature_names_in_", None)
         elif n_features != self.n_features_in_:
             raise DataError(
                 f"X must have the {self.n_features_in_} features seen by fit, "

@@ -6,7 +6,7 @@ import torch
 from problems import unit_data
 from scipy import sparse
 
-from selfexpress.baselines.certificate import certify
+from selfexpress.baselines.certificate import Certificate, certify
 
 
 def literal_certificate(rows, coefficients, gamma, l1_ratio):
@@ -103,3 +103,8 @@ def test_zero_coefficients_of_zero_rows_are_optimal():
     assert proof.violation.tolist() == [0, 0, 0]
     assert proof.gap.tolist() == [0, 0, 0]
     assert not proof.is_open(1e-9).any()
+
+
+def test_rows_that_diverged_are_open():
+    nan = torch.tensor([torch.nan], dtype=torch.float64)
+    assert Certificate(nan, nan, nan).is_open(1e-3).all()

@@ -9,6 +9,7 @@ from sklearn.linear_model import Ridge
 from selfexpress.baselines import least_squares
 from selfexpress.baselines.ensc import elastic_net_expression
 from selfexpress.baselines.problem import ElasticNetConfig
+from selfexpress.errors import ConvergenceWarning
 
 
 # More rows than features, and fewer.
@@ -74,3 +75,16 @@ def test_zero_rows_get_no_coefficients(seed):
     )
     assert result.coefficients[[4]].nnz == 0
     assert calls == [(15, 20), (20, 20)]
+
+
+@pytest.mark.parametrize("shape", [(100, 700), (700, 100)])
+def test_single_precision_is_enough_for_the_default_gamma(shape, seed):
+    rows = unit_data(*shape, seed=seed).float()
+    config = ElasticNetConfig(gamma=200.0, l1_ratio=0.0)
+    assert elastic_net_expression(rows, config).kkt_violation.max() <= config.tol
+
+
+def test_rounding_beyond_the_tolerance_is_told(seed):
+    rows = unit_data(60, 20, seed=seed).float()
+    with pytest.warns(ConvergenceWarning, match="rounding of a direct solution"):
+        elastic_net_expression(rows, ElasticNetConfig(gamma=1e6, l1_ratio=0.0))

@@ -369,6 +369,32 @@ def test_a_loaded_encoder_gives_the_same_features(seed, tmp_path):
         assert (second / file.name).read_bytes() == file.read_bytes()
 
 
+def test_a_loaded_encoder_has_no_projector_that_was_not_saved(seed, tmp_path):
+    images, _ = gratings(20, seed)
+    encoder = tiny(seed).fit(images)
+    encoder.save(tmp_path)
+    loaded = CodingRateEncoder.load(tmp_path, device="cpu")
+    found, expected = loaded.represent(images), encoder.represent(images)
+    assert (*found, "projection") == tuple(expected) == LAYERS
+    for name in found:
+        np.testing.assert_array_equal(found[name], expected[name])
+    with pytest.raises(ConfigError, match="layers must be one of"):
+        loaded.represent(images, ["projection"])
+
+
+def test_a_save_that_is_refused_leaves_the_older_model(seed, tmp_path):
+    images, _ = gratings(20, seed)
+    encoder = tiny(seed, n_components=np.int64(5)).fit(images)
+    encoder.save(tmp_path)
+    with pytest.raises(ConfigError, match="max_file_bytes"):
+        encoder.save(tmp_path, max_file_bytes=10)
+    loaded = CodingRateEncoder.load(tmp_path, device="cpu")
+    np.testing.assert_array_equal(loaded.transform(images), encoder.transform(images))
+    encoder.save(tmp_path, max_file_bytes=3000)
+    encoder.save(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 @pytest.mark.parametrize("layer", LAYERS)
 def test_each_layer_survives_half_precision_and_small_files(layer, seed, tmp_path):
     images, _ = gratings(20, seed)

@@ -364,3 +364,13 @@ def test_rows_of_a_source_must_be_finite(seed):
     for use in (fitted.transform, lambda source: list(fitted.stream(source).blocks(8))):
         with pytest.raises(DataError, match="row 7, counted from 0"):
             use(ArraySource(rows))
+
+
+def test_names_of_an_earlier_fit_are_forgotten(seed, tmp_path):
+    frame = pd.DataFrame(correlated_rows(seed)).add_prefix("f")
+    rows = torch.from_numpy(correlated_rows(seed, n_features=6))
+    for source in (rows, ArraySource(rows)):
+        whitening = Whitening(2).fit(frame).fit(source)
+        whitening.save(tmp_path / "w")
+        loaded = Whitening.load(tmp_path / "w")
+        assert not hasattr(loaded, "feature_names_in_")
