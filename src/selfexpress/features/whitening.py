@@ -31,6 +31,8 @@ from selfexpress.features.whitening_file import read_components, write_component
 
 Rows = Tensor | NDArray[np.floating]
 
+# Of double precision, in sums of many numbers.
+_ROUNDING = 1e-14
 # "auto" keeps at most so many components, and one for so many rows.
 _MOST_COMPONENTS = 250
 _ROWS_A_COMPONENT = 4
@@ -331,7 +333,10 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         mapped = (rows - mean) @ weights.T.to(rows.device)
         if self.normalize:
             length = mapped.norm(dim=1, keepdim=True)
-            mapped /= torch.where(length > 0, length, 1)
+            size = torch.maximum(rows.norm(dim=1, keepdim=True), mean.norm())
+            # A row without a part along the components is 0, not its rounding.
+            is_rounding = length <= _ROUNDING * size * float(factors.max())
+            mapped = torch.where(is_rounding, 0, mapped / length)
         return mapped
 
 

@@ -374,3 +374,16 @@ def test_names_of_an_earlier_fit_are_forgotten(seed, tmp_path):
         whitening.save(tmp_path / "w")
         loaded = Whitening.load(tmp_path / "w")
         assert not hasattr(loaded, "feature_names_in_")
+
+
+@pytest.mark.parametrize("center", [False, True])
+def test_rows_without_a_part_along_the_components_are_zero(center, seed):
+    generator = np.random.default_rng(seed)
+    basis = np.linalg.qr(generator.normal(size=(10, 10)))[0]
+    rows = generator.normal(size=(100, 3)) @ basis[:3] + 0.1
+    whitening = Whitening(3, center=center).fit(rows)
+    away = whitening.mean_ + (0 if center else 1) * basis[5]
+    away -= away @ whitening.components_.T @ whitening.components_ * (not center)
+    np.testing.assert_array_equal(whitening.transform(away[None]), np.zeros((1, 3)))
+    lengths = np.linalg.norm(whitening.transform(1e-9 * rows), axis=1)
+    np.testing.assert_allclose(lengths, 1)
