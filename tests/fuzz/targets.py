@@ -90,6 +90,7 @@ def targets() -> list[Target]:
         Target("sparse-npz", _write_sparse, _read_sparse),
         Target("shards", _write_shards, _read_shards),
         Target("model", _write_model, _read_model),
+        Target("model-forged", _write_model, _forged(_read_model)),
         Target("checkpoint", _write_checkpoint, _read_checkpoint),
         Target("checkpoint-forged", _write_training, _forged(_take_up)),
         Target("encoder", _write_encoder, _read_encoder),
@@ -330,11 +331,13 @@ def _believing_checksums() -> Iterator[None]:
         def __ne__(self, other: object) -> bool:
             return False
 
-    checkpoint = "selfexpress.training.checkpoint._checksum"
+    checkpoint = "selfexpress.training.checkpoint.checksum"
+    model = "selfexpress.estimators.model_file.checksum"
     with (
         mock.patch.object(verified, "require_checksum", believe),
         mock.patch.object(layouts, "require_checksum", believe),
         mock.patch.object(cifar, "require_checksum", believe),
         mock.patch(checkpoint, return_value=Same()),
+        mock.patch(model, return_value=Same()),
     ):
         yield
