@@ -94,8 +94,11 @@ def test_a_model_cut_short_or_with_a_flipped_bit(model_file, tmp_path):
     path = tmp_path / "model.selfexpress"
     path.write_bytes(content[:-1])
     refused(SENet.load, path, "damaged or something else")
-    path.write_bytes(content[:12] + bytes([content[12] ^ 4]) + content[13:])
-    refused(SENet.load, path, "damaged or something else")
+    for place in (12, -12):
+        flipped = bytearray(content)
+        flipped[place] ^= 4
+        path.write_bytes(flipped)
+        refused(SENet.load, path, "damaged or something else")
 
 
 def test_a_table_with_lines_of_unequal_length(tmp_path):

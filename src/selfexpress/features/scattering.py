@@ -5,6 +5,7 @@ Shapes: N images, C channels, (H, W) pixels.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Self
 
 import numpy as np
@@ -210,7 +211,7 @@ class Scattering2D(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         if len(shape) > 4:
             raise DataError(_dimensions_message(len(shape)))
         if len(shape) > 2:
-            X = np.asarray(X).reshape(shape[0], -1)
+            X = np.asarray(X).reshape(shape[0], math.prod(shape[1:]))
         return validate_data(self, X, reset=reset), shape
 
     def _scattered_shape(self) -> tuple[int, int]:

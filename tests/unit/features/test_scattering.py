@@ -342,6 +342,8 @@ def test_unusable_tensors_are_refused():
         transformer.transform(torch.zeros(256))
     with pytest.raises(DataError, match="at least one image"):
         transformer.transform(torch.zeros(0, 16, 16))
+    with pytest.raises(ValueError, match=r"0 sample\(s\)"):
+        transformer.transform(np.zeros((0, 16, 16)))
 
 
 @pytest.mark.gpu
