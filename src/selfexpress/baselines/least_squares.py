@@ -86,12 +86,13 @@ class _RidgeProblem:
 
     def blocks(self, own: Tensor) -> Iterator[tuple[int, Tensor]]:
         """Yield the start of each block and its coefficients of the rows ``own``."""
+        chosen = self.left[own]  # (B, N) or (B, D)
         for start in range(0, len(self.rows), self.block_size):
             places = slice(start, start + self.block_size)
             if self.right is None:
-                block = self.left[own, places]  # (B, K)
+                block = chosen[:, places]  # (B, K)
             else:
-                block = self.left[own] @ self.right[places].T
+                block = chosen @ self.right[places].T
             inside = (own >= start) & (own < start + block.shape[1])
             block[inside, own[inside] - start] = 0
             yield start, block
