@@ -7,8 +7,8 @@ import pytest
 
 from selfexpress.cli.reproduction_page import write_page
 from selfexpress.experiments import ablations, algorithms, table1, table3
-from selfexpress.experiments.images import senet_cell
-from selfexpress.experiments.published import TABLE_3
+from selfexpress.experiments.images import ensc_cell, senet_cell
+from selfexpress.experiments.published import TABLE_2, TABLE_3
 from selfexpress.experiments.records import checkout
 from selfexpress.experiments.runner import Results
 
@@ -69,7 +69,10 @@ SWINGS = pytest.mark.xfail(strict=True, reason="k-means swings from seed to seed
 )
 def test_table_3_reaches_its_accuracies(dataset, n_train, least, results):
     cell = senet_cell(dataset, n_train, False)
-    assert np.mean(values(results, cell, "full", "accuracy")) >= least
+    assert len(results.of(cell)) >= 3
+    # All runs, so that running a seed again until it is lucky helps nothing.
+    runs = results.metric_of_runs(cell, "full", "accuracy")
+    assert np.mean(runs) >= least
 
 
 @pytest.mark.parametrize("dataset", ["mnist", "fashion-mnist"])
@@ -88,6 +91,17 @@ def test_the_exact_method_agrees_with_the_paper(dataset, results):
     if not found:
         pytest.skip("no run is recorded")
     assert np.mean(found) == pytest.approx(TABLE_3["ensc"][dataset][0], abs=0.005)
+
+
+@pytest.mark.parametrize("dataset", ["mnist", "fashion-mnist"])
+def test_what_table_2_calls_sre_is_that_of_the_graph(dataset, results):
+    exact = ensc_cell(dataset, False, part="test")
+    _, published = TABLE_2[dataset][None]
+    assert 100 * np.mean(values(results, exact, "graph_sre")) == pytest.approx(
+        published, abs=0.1
+    )
+    for other in ("wrong_edges", "sre"):
+        assert abs(100 * np.mean(values(results, exact, other)) - published) > 0.4
 
 
 def accuracy(results: Results, grid, value: str) -> float:

@@ -9,7 +9,6 @@ from selfexpress.experiments.runner import Experiment, Results
 from selfexpress.experiments.summary import Figure, Plot, Row, Summary, Table
 from selfexpress.experiments.synthetic import (
     HALVES,
-    PRECISION_OF_CURVES,
     CurveCell,
     unpack_picture,
 )
@@ -77,7 +76,6 @@ _REMARKS = (
     "closer to the paper's, and the training half ends below it.",
     "Pictures are of |C| with seed 0, points in the order of their subspaces, each "
     "with a brightness of its own: shapes can be compared, levels cannot.",
-    PRECISION_OF_CURVES,
 )
 
 FIGURE2 = Experiment(

@@ -10,7 +10,7 @@ from selfexpress.experiments.images import (
     ImageCell,
     ensc_cell,
     scores_of_all,
-    senet_cell,
+    senet_cells,
     timing_cell,
     train_sizes,
 )
@@ -36,7 +36,7 @@ def cells(is_quick: bool) -> list[Cell]:
         cell
         for dataset in _datasets(is_quick)
         for cell in (
-            *_trained(dataset, is_quick),
+            *senet_cells(dataset, is_quick),
             *(timing_cell(dataset, size, is_quick) for size in train_sizes(is_quick)),
             ensc_cell(dataset, is_quick),
         )
@@ -55,7 +55,7 @@ def summarize(results: Results, is_quick: bool) -> Summary:
                 f"{cell.n_train:,}",
                 *_figures(results, cell, _seconds(results, cell, is_quick)),
             )
-            for cell in _trained(dataset, is_quick)
+            for cell in senet_cells(dataset, is_quick)
         ]
         exact = ensc_cell(dataset, is_quick)
         seconds = results.metric(exact, "seconds", "coefficients")
@@ -70,10 +70,6 @@ def summarize(results: Results, is_quick: bool) -> Summary:
 
 def _datasets(is_quick: bool) -> tuple[str, ...]:
     return ("mnist", "cifar10") if is_quick else DATASETS
-
-
-def _trained(dataset: str, is_quick: bool) -> list[ImageCell]:
-    return [senet_cell(dataset, size, is_quick) for size in train_sizes(is_quick)]
 
 
 def _seconds(results: Results, cell: ImageCell, is_quick: bool) -> tuple[float, ...]:
@@ -99,7 +95,7 @@ def _panel(results: Results, dataset: str, is_quick: bool) -> Panel:
     lines = []
     points = [
         (float(np.mean(seconds)), accuracy)
-        for cell in _trained(dataset, is_quick)
+        for cell in senet_cells(dataset, is_quick)
         if (seconds := _seconds(results, cell, is_quick))
         and (accuracy := results.metric(cell, "full", "accuracy"))
     ]

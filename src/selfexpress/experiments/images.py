@@ -344,6 +344,11 @@ def senet_cell(dataset: str, n_train: int, is_quick: bool) -> ImageCell:
     return replace(cell, look_at=look_at, look_at_all=look_at_all)
 
 
+def senet_cells(dataset: str, is_quick: bool) -> list[ImageCell]:
+    """Return SENet's cells on a data set, one for every number of training images."""
+    return [senet_cell(dataset, size, is_quick) for size in train_sizes(is_quick)]
+
+
 def scores_of_all(cell: Cell) -> tuple[str, ...]:
     """Return where the metrics of a cell hold the scores of all images."""
     return ("full",) if isinstance(cell, ImageCell) else ()

@@ -21,7 +21,6 @@ from selfexpress.experiments.summary import (
 )
 from selfexpress.experiments.synthetic import (
     HALVES,
-    PRECISION_OF_CURVES,
     CurveCell,
 )
 
@@ -100,7 +99,6 @@ _REMARKS = (
     "that of the unseen one more, and its ACC falls a little. The network fits its own "
     "half, here with a rate that falls by a cosine over all the steps, at which step "
     "500 is further than in Figure 2, whose cosine ends there.",
-    PRECISION_OF_CURVES,
 )
 
 LEARNING_CURVES_SYNTHETIC = Experiment(

@@ -57,7 +57,7 @@ class Results:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._by_key: dict[str, dict[int, Record]] = {}
+        self._by_key: dict[str, list[Record]] = {}
         self._read: set[str] = set()
 
     def of(self, cell: Cell) -> list[Record]:
@@ -65,9 +65,8 @@ class Results:
         return [record for record in self.all_of(cell) if "error" not in record]
 
     def all_of(self, cell: Cell) -> list[Record]:
-        """Return the records of a cell's settings, also of runs that failed."""
-        self._load(cell)
-        by_seed = self._by_key.get(_key(cell.task, cell.settings()), {})
+        """Return the newest record of every seed, also of runs that failed."""
+        by_seed = {record["seed"]: record for record in self._runs(cell)}
         return [by_seed[seed] for seed in sorted(by_seed)]
 
     def has(self, cell: Cell) -> bool:
@@ -79,16 +78,17 @@ class Results:
 
         Seconds are under "seconds", and only of cells that nothing ran beside.
         """
-        values = []
-        for record in self.of(cell):
-            is_alone = record.get("n_jobs", 1) == 1
-            seconds = record["seconds"] if is_alone else {}
-            value: Any = {**record["metrics"], "seconds": seconds}
-            for name in path:
-                value = value.get(name) if isinstance(value, Mapping) else None
-            if value is not None:
-                values.append(float(value))
-        return tuple(values)
+        values = (_value(record, path) for record in self.of(cell))
+        return tuple(value for value in values if value is not None)
+
+    def metric_of_runs(self, cell: Cell, *path: str) -> tuple[float, ...]:
+        """Return one figure of every run, also of those that a newer one replaced.
+
+        Runs of one seed that came out the same count once.
+        """
+        runs = [record for record in self._runs(cell) if "error" not in record]
+        found = {(record["seed"], _value(record, path)): None for record in runs}
+        return tuple(value for _, value in found if value is not None)
 
     def add(self, cell: Cell, record: Record) -> None:
         """Keep a record, on the disk and in memory."""
@@ -127,9 +127,24 @@ class Results:
                 settings = completed(record["settings"], cell)
                 self._remember(record | {"settings": settings})
 
+    def _runs(self, cell: Cell) -> list[Record]:
+        """Return every record of a cell's settings, of all seeds, oldest first."""
+        self._load(cell)
+        return self._by_key.get(_key(cell.task, cell.settings()), [])
+
     def _remember(self, record: Record) -> None:
         key = _key(record["task"], record["settings"])
-        self._by_key.setdefault(key, {})[record["seed"]] = record
+        self._by_key.setdefault(key, []).append(record)
+
+
+def _value(record: Record, path: tuple[str, ...]) -> float | None:
+    """Return the figure of a record at a path; None where it has none."""
+    is_alone = record.get("n_jobs", 1) == 1
+    seconds = record["seconds"] if is_alone else {}
+    value: Any = {**record["metrics"], "seconds": seconds}
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return None if value is None else float(value)
 
 
 @dataclass(frozen=True)

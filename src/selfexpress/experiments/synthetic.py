@@ -32,10 +32,6 @@ Array = NDArray[Any]
 N_SUBSPACES, DIMENSION = 5, 6
 # Of the first experiment, by their names in its records.
 HALVES = {"train": "training half", "unseen": "unseen half"}
-PRECISION_OF_CURVES = (
-    "Products of training are in bfloat16, and so are those that these records were "
-    "scored with; later runs are scored in float32."
-)
 # Rows and columns of a picture of |C|; each pixel is the mean of a tile.
 PICTURE_SIDE = 125
 

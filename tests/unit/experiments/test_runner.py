@@ -60,6 +60,24 @@ def test_results_are_found_by_settings_for_all_seeds(tmp_path, context):
     assert again.metric(Square(number=4), "part", "square") == ()
 
 
+def test_a_newer_run_of_a_seed_replaces_the_older_one_but_hides_nothing(
+    tmp_path, context
+):
+    cell = Square(number=3)
+    run_cells(with_seeds([cell], 2), Results(tmp_path), context)
+    (record, _) = Results(tmp_path).of(cell)
+    results = Results(tmp_path)
+    for square in (9, 8):
+        results.add(cell, record | {"metrics": {"part": {"square": square}}})
+    results.add(cell, record | {"error": "DataError: no memory"})
+    assert results.metric_of_runs(cell, "part", "square") == (9, 10, 8)
+    results.add(cell, record | {"metrics": {"part": {"square": 7}}})
+    for found in (results, Results(tmp_path)):
+        assert found.metric(cell, "part", "square") == (7, 10)
+        assert found.metric_of_runs(cell, "part", "square") == (9, 10, 8, 7)
+        assert found.metric_of_runs(cell, "part", "cube") == ()
+
+
 def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, context, monkeypatch):
     cells = with_seeds([Square(number=n) for n in (2, 3, 4)], 1)
 
