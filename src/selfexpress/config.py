@@ -195,6 +195,12 @@ def require_share(name: str, value: object, *, advice: str) -> None:
         raise ConfigError(f"{name} must lie in [0, 1], got {value!r}. {advice}")
 
 
+def require_flag(name: str, value: object, *, advice: str) -> None:
+    """Refuse anything but True and False, NumPy's too."""
+    if not isinstance(value, bool | np.bool_):
+        raise ConfigError(f"{name} must be a bool, got {value!r}. {advice}")
+
+
 def require_choice(name: str, value: object, choices: Collection[str]) -> None:
     """Refuse a name that is not one of the choices."""
     if not isinstance(value, str) or value not in choices:

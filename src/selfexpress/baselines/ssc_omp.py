@@ -31,7 +31,7 @@ class PursuitConfig:
     n_nonzero : int
         Most rows that may express a row.
     tol : float
-        Squared norm of the residual that is small enough to stop earlier.
+        Share of a row's squared norm that is a small enough rest to stop earlier.
     batch_size, block_size : int, optional
         Rows pursued together and rows compared with them at a time; chosen by the
         device unless given.
@@ -55,7 +55,7 @@ def pursuit_coefficients(
 ) -> sparse.csr_array:
     """Express every row by at most ``config.n_nonzero`` others.
 
-    A pursuit ends early when its residual is within ``config.tol``, when no other row
+    A pursuit ends early when its rest is within ``config.tol``, when no other row
     correlates with it, or when the row picked depends linearly on those before it.
     Rows of zeros get no coefficients.
 
@@ -115,9 +115,10 @@ def _pursue(rows: Tensor, own: Tensor, config: PursuitConfig) -> tuple[Tensor, T
         projections=rows.new_zeros((len(own), n_steps)),
     )
     which = torch.arange(len(own), device=rows.device)
+    enough = config.tol * rows[own].square().sum(dim=1)  # (B,)
     for step in range(n_steps):
         squares = pursuit.residuals[which].square().sum(dim=1)
-        which = which[squares > config.tol]
+        which = which[squares > enough[which]]
         if len(which) == 0:
             break
         which = _pick(pursuit, which, step, rows, config)

@@ -1,6 +1,6 @@
 """What the clusterers share that solve for their coefficients instead of learning them.
 
-Their data is held on the device as one matrix of unit rows.
+Their data is held on the device as one matrix, as a rule of unit rows.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ from scipy import sparse
 from torch import Tensor
 
 from selfexpress.baselines.problem import Progress
+from selfexpress.config import require_flag
 from selfexpress.data.sources import RowSource, UnitRows
-from selfexpress.errors import ConfigError, DegenerateError
+from selfexpress.errors import DegenerateError
 from selfexpress.estimators.base import SelfExpressiveClusterer
 from selfexpress.ops.devices import resolve_device
+from selfexpress.ops.self_expression import unit_rows
 
 
 class SolverClusterer(SelfExpressiveClusterer, ABC):
     """Base of ``EnSC``, ``SSCOMP`` and ``ESC``.
 
-    A subclass says in :meth:`_express` how unit rows become sparse coefficients, and
-    may offer ``join``: whether weak edges hold a graph in too many pieces together.
+    A subclass says in :meth:`_express` how rows become sparse coefficients, and may
+    offer ``join``: whether weak edges hold a graph in too many pieces together.
     """
 
     join: bool = False
@@ -55,12 +57,9 @@ class SolverClusterer(SelfExpressiveClusterer, ABC):
         """
         self.timings_ = {}
         device = resolve_device(self.device)
-        source = UnitRows(
-            self._source(X, reset=True, device=device), dtype=self._dtype()
-        )
+        source = self._scaled(self._source(X, reset=True, device=device))
         cluster_config = self._cluster_config(len(source))
-        if not isinstance(self.join, bool | np.bool_):
-            raise ConfigError(f"join must be a bool, got {self.join!r}. Use False.")
+        require_flag("join", self.join, advice="Use False.")
         seed = self._seed()
 
         with self._timed("coefficients"), _progress_bar(self.verbose) as progress:
@@ -72,9 +71,13 @@ class SolverClusterer(SelfExpressiveClusterer, ABC):
             cluster_config,
             seed=seed,
             device=device,
-            joining_rows=rows if self.join else None,
+            joining_rows=unit_rows(rows) if self.join else None,
         )
         return self
+
+    def _scaled(self, source: RowSource) -> RowSource:
+        """Return the rows to be expressed: of unit length, as only directions count."""
+        return UnitRows(source, dtype=self._dtype())
 
     def _dtype(self) -> torch.dtype:
         """Return the type of the rows to be expressed."""
@@ -84,7 +87,7 @@ class SolverClusterer(SelfExpressiveClusterer, ABC):
     def _express(
         self, rows: Tensor, *, seed: int, progress: Progress | None
     ) -> sparse.csr_array:
-        """Return the coefficients of unit rows on each other."""
+        """Return the coefficients of the scaled rows on each other."""
 
     def _require_nonzero(self, coefficients: sparse.csr_array) -> None:
         if not np.isfinite(coefficients.data).all():

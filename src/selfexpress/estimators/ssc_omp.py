@@ -9,6 +9,8 @@ from torch import Tensor
 
 from selfexpress.baselines.problem import Progress
 from selfexpress.baselines.ssc_omp import PursuitConfig, pursuit_coefficients
+from selfexpress.config import require_flag
+from selfexpress.data.sources import MappedSource, RowSource
 from selfexpress.estimators.solver import SolverClusterer
 
 
@@ -19,8 +21,8 @@ class SSCOMP(SolverClusterer):
     all rows picked so far, and repeats; the graph of the coefficients is clustered.
     Greedy, so quicker than :class:`~selfexpress.EnSC` and blind to its objective.
 
-    Rows are scaled to unit length first: only their direction counts. A row of zeros
-    gets no coefficients and expresses nobody.
+    Rows are scaled to unit length first, unless told otherwise: only their direction
+    counts. A row of zeros gets no coefficients and expresses nobody.
 
     Parameters
     ----------
@@ -30,7 +32,12 @@ class SSCOMP(SolverClusterer):
     n_nonzero : int
         Most rows that may express a row; all others where there are fewer.
     tol : float
-        Squared norm of the residual that is small enough to stop earlier.
+        Share of a row's squared norm that may be left for a pursuit to end earlier.
+    normalize : bool
+        Whether rows are scaled to unit length. If not, longer rows are picked more
+        often; rows that many have in common hold a graph together, and so it can be
+        the better choice where lengths differ little. The paper's figures are found
+        this way.
     affinity : {"nearest_neighbors", "symmetric"}
         Graph of the nearest rows in coefficient space, or ``|C| + |C|^T``.
     n_neighbors : int
@@ -85,6 +92,7 @@ class SSCOMP(SolverClusterer):
         *,
         n_nonzero: int = 10,
         tol: float = 1e-6,
+        normalize: bool = True,
         affinity: str = "symmetric",
         n_neighbors: int = 3,
         n_eigenvectors: int | None = None,
@@ -99,6 +107,7 @@ class SSCOMP(SolverClusterer):
         self.n_clusters = n_clusters
         self.n_nonzero = n_nonzero
         self.tol = tol
+        self.normalize = normalize
         self.affinity = affinity
         self.n_neighbors = n_neighbors
         self.n_eigenvectors = n_eigenvectors
@@ -110,9 +119,19 @@ class SSCOMP(SolverClusterer):
         self.verbose = verbose
         self.random_state = random_state
 
+    def _scaled(self, source: RowSource) -> RowSource:
+        require_flag("normalize", self.normalize, advice="Use True.")
+        if self.normalize:
+            return super()._scaled(source)
+        return MappedSource(source, lambda rows: rows.to(torch.float64))
+
     def _express(
         self, rows: Tensor, *, seed: int, progress: Progress | None
     ) -> sparse.csr_array:
+        if not self.normalize:
+            # No coefficient depends on a factor of all rows; their squares stay finite.
+            largest = rows.abs().max().clamp(min=torch.finfo(rows.dtype).tiny)
+            rows = (rows / largest).to(self._dtype())
         config = PursuitConfig(
             n_nonzero=self.n_nonzero,
             tol=self.tol,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from selfexpress.data.atomic import replacing
 from selfexpress.data.datasets import Dataset, load
@@ -33,11 +34,18 @@ class ImageRows:
     labels : ndarray of shape (N,), int64
     n_first : int
         Rows of the training part; all rows where there are no parts.
+    lengths : ndarray of shape (N,), float32
+        Of the rows before they were scaled.
     """
 
     X: NDArray[np.float32]
     labels: NDArray[np.int64]
     n_first: int
+    lengths: NDArray[np.float32]
+
+    def unscaled(self) -> NDArray[np.float32]:
+        """Return the rows as they were."""
+        return self.X * self.lengths[:, None]
 
     def draw(self, n_rows: int, seed: int) -> NDArray[np.int64]:
         """Return the positions of rows of the training part, drawn at random."""
@@ -64,17 +72,18 @@ def _scattering_rows(preset: ImagePreset, context: Context) -> ImageRows:
     centred = "-centred" if preset.center_after else ""
     size = preset.n_images or "all"
     stem = f"{preset.dataset}-scattering-{size}-{preset.n_components}{centred}"
-    kept = [context.cache / f"{stem}-{part}.npy" for part in ("rows", "labels", "size")]
+    parts = ("rows", "labels", "size", "lengths")
+    kept = [context.cache / f"{stem}-{part}.npy" for part in parts]
     if all(path.is_file() for path in kept):
-        X, labels, n_first = (np.load(path) for path in kept)
-        return ImageRows(X, labels, int(n_first))
+        X, labels, n_first, lengths = (np.load(path) for path in kept)
+        return ImageRows(X, labels, int(n_first), lengths)
     data = load(preset.dataset)
     assert isinstance(data, Dataset)
     index, n_first = _part(len(data), preset)
-    X = scattering_features(data.samples[index], preset, device=context.device)
-    rows = ImageRows(X, data.labels[index], n_first)
+    features = scattering_features(data.samples[index], preset, device=context.device)
+    rows = _unit_rows(features, data.labels[index], n_first)
     context.cache.mkdir(parents=True, exist_ok=True)
-    arrays: list[NDArray[Any]] = [rows.X, rows.labels, np.array(n_first)]
+    arrays: list[NDArray[Any]] = [rows.X, rows.labels, np.array(n_first), rows.lengths]
     for path, array in zip(kept, arrays, strict=True):
         with replacing(path) as partial, partial.open("wb") as file:
             np.save(file, array)
@@ -83,21 +92,15 @@ def _scattering_rows(preset: ImagePreset, context: Context) -> ImageRows:
 
 def scattering_features(
     images: NDArray[np.generic], preset: ImagePreset, *, device: torch.device
-) -> NDArray[np.float32]:
-    """Return the paper's features of images: scattering, projection, unit length."""
+) -> Tensor:
+    """Return the paper's features of images, before they are scaled to unit length."""
     scattering = Scattering2D(J=3, L=8, resize=_SIDE)
     rows = scattering.fit_transform(torch.from_numpy(images).to(device))
     projection = Whitening(
-        preset.n_components,
-        center=False,
-        whiten=False,
-        normalize=not preset.center_after,
+        preset.n_components, center=False, whiten=False, normalize=False
     )
-    rows = projection.fit_transform(rows)
-    if preset.center_after:
-        rows = unit_rows(rows - rows.mean(dim=0))
-    features: NDArray[np.float32] = rows.cpu().numpy().astype(np.float32)
-    return features
+    features: Tensor = projection.fit_transform(rows)
+    return features - features.mean(dim=0) if preset.center_after else features
 
 
 def encoder_features(
@@ -120,8 +123,12 @@ def encoder_features(
 def _encoder_rows(preset: ImagePreset, _: Context) -> ImageRows:
     X, labels = encoder_features(preset)
     index, n_first = _part(len(X), preset)
-    rows = unit_rows(torch.from_numpy(X[index]))
-    return ImageRows(rows.numpy(), labels[index], n_first)
+    return _unit_rows(torch.from_numpy(X[index]), labels[index], n_first)
+
+
+def _unit_rows(features: Tensor, labels: NDArray[np.int64], n_first: int) -> ImageRows:
+    rows, lengths = unit_rows(features), features.norm(dim=1)
+    return ImageRows(rows.cpu().numpy(), labels, n_first, lengths.cpu().numpy())
 
 
 _FEATURES = {"scattering": _scattering_rows, "encoder": _encoder_rows}

@@ -23,14 +23,17 @@ from selfexpress.estimators.ensc import EnSC
 from selfexpress.estimators.esc import ESC
 from selfexpress.estimators.senet import SENet
 from selfexpress.estimators.ssc_omp import SSCOMP
-from selfexpress.spectral.clusters import spectral_clusters
+from selfexpress.spectral.eigenvectors import laplacian_eigenvectors
+from selfexpress.spectral.k_means import k_means_labels
 
 
 class NeighborSpectral(ClusterMixin, BaseEstimator):  # type: ignore[misc]
-    """Spectral clustering of scikit-learn's graph of nearest neighbours.
+    """Spectral clustering as scikit-learn does it, of a graph of nearest neighbours.
 
     :class:`sklearn.cluster.SpectralClustering` factorises the graph, which ends for
-    10,000 rows and not for 70,000; eigenvectors and k-means are this package's.
+    10,000 rows and not for 70,000; eigenvectors and k-means are this package's. As
+    there, eigenvectors are divided by the roots of the degrees, and their rows are not
+    scaled to unit length.
 
     Parameters
     ----------
@@ -68,13 +71,20 @@ class NeighborSpectral(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: None = None) -> Self:
         """Find neighbours, eigenvectors and clusters."""
         directed = kneighbors_graph(X, self.n_neighbors, include_self=True, n_jobs=-1)
-        self.labels_ = spectral_clusters(
-            symmetrized(directed),
+        graph = symmetrized(directed)
+        _, vectors = laplacian_eigenvectors(
+            graph, self.n_clusters, seed=self.random_state, device=self.device
+        )
+        degree = graph.sum(axis=1)
+        # The first one, whose entries are all the same, is 1.
+        embedding = vectors * np.sqrt(degree.sum() / degree)[:, None]
+        self.labels_ = k_means_labels(
+            embedding,
             self.n_clusters,
             n_init=self.n_init,
             seed=self.random_state,
             device=self.device,
-        ).labels
+        )
         return self
 
 

@@ -47,6 +47,14 @@ def test_pursuits_stop_at_the_squared_residual(seed):
     assert_same(coefficients, rows, tol=0.1)
 
 
+def test_what_is_left_is_compared_with_the_row(seed):
+    rows = unit_data(40, 8, seed=seed)
+    config = PursuitConfig(n_nonzero=39, tol=0.1)
+    expected = pursuit_coefficients(rows, config).toarray()
+    actual = pursuit_coefficients(100 * rows, config).toarray()
+    np.testing.assert_allclose(actual, expected, atol=1e-12)
+
+
 def test_points_of_a_subspace_are_expressed_exactly(seed):
     basis = unit_data(3, 20, seed=seed)
     rows = unit_data(15, 3, seed=seed + 1) @ basis
