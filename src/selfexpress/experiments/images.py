@@ -234,12 +234,16 @@ class MethodCell(Cell):
     method : str
         A key of :data:`~selfexpress.experiments.methods.METHODS`.
     part : {"full", "test"}
+    gamma_scale : {"absolute", "relative"}
+        Of EnSC: SENet's own gamma, or that of EnSC's authors, which counts from where
+        the first coefficient appears.
     """
 
     task: ClassVar[str] = "methods"
     preset: ImagePreset
     method: str
     part: str = "full"
+    gamma_scale: str = "absolute"
 
     @property
     def is_timed(self) -> bool:
@@ -248,7 +252,11 @@ class MethodCell(Cell):
 
     def label(self) -> str:
         """Say which cell this is."""
-        return f"dataset={self.preset.dataset} method={self.method} part={self.part}"
+        scale = "" if self.gamma_scale == "absolute" else f" gamma={self.gamma_scale}"
+        return (
+            f"dataset={self.preset.dataset} method={self.method} part={self.part}"
+            f"{scale}"
+        )
 
     def run(self, context: Context) -> Outcome:
         """Fit the method and score its labels, coefficients and graph."""
@@ -257,6 +265,8 @@ class MethodCell(Cell):
         X = rows.unscaled() if self.method in _ON_UNSCALED_ROWS else rows.X
         X, truth = X[start:], rows.labels[start:]
         settings = method_settings(self.method, self.preset)
+        if self.method == "ensc":
+            settings["gamma_scale"] = self.gamma_scale
         if self.method != "k-means":
             settings["device"] = context.device
         model = make_method(
@@ -363,9 +373,20 @@ def scores_of_all(cell: Cell) -> tuple[str, ...]:
     return ("full",) if isinstance(cell, ImageCell) else ()
 
 
-def ensc_cell(dataset: str, is_quick: bool, part: str = "full") -> MethodCell:
+def ensc_cell(
+    dataset: str,
+    is_quick: bool,
+    *,
+    part: str = "full",
+    gamma_scale: str = "absolute",
+) -> MethodCell:
     """Return the cell of the exact method, which SENet is compared with."""
-    return MethodCell(preset=preset_of(dataset, is_quick), method="ensc", part=part)
+    return MethodCell(
+        preset=preset_of(dataset, is_quick),
+        method="ensc",
+        part=part,
+        gamma_scale=gamma_scale,
+    )
 
 
 def timing_cell(dataset: str, n_train: int, is_quick: bool) -> TimingCell:
