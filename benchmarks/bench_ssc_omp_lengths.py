@@ -27,7 +27,10 @@ N_NONZERO = (3, 5, 10)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small, no record")
-    parser.add_argument("--dataset", default="mnist")
+    # Those with a test part.
+    parser.add_argument(
+        "--dataset", default="mnist", choices=("mnist", "fashion-mnist")
+    )
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -31,8 +31,8 @@ def toy_context(folder: Path, seed: int) -> Context:
         3, dimension=2, n_features=20, n_samples=40, random_state=seed
     )
     order = np.random.default_rng(seed).permutation(len(data.X))
-    X = data.X[order].astype(np.float32)
-    rows = ImageRows(X, data.labels[order], 90, np.linalg.norm(X, axis=1))
+    lengths = np.random.default_rng(seed).uniform(0.5, 2, len(order)).astype(np.float32)
+    rows = ImageRows(data.X[order].astype(np.float32), data.labels[order], 90, lengths)
     context = Context(torch.device("cpu"), folder)
     context.memory.update(preset=inputs._without_recipe(PRESET), rows=rows)
     return context

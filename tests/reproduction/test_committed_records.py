@@ -73,8 +73,8 @@ def test_table_3_reaches_its_accuracies(dataset, n_train, least, results):
     cell = senet_cell(dataset, n_train, False)
     assert len(results.of(cell)) >= 3
     # All runs, so that running a seed again until it is lucky helps nothing.
-    runs = results.metric_of_runs(cell, "full", "accuracy")
-    assert np.mean(runs) >= least
+    by_seed = results.metric_of_runs(cell, "full", "accuracy")
+    assert np.mean([np.mean(runs) for runs in by_seed.values()]) >= least
 
 
 @pytest.mark.parametrize("dataset", ["mnist", "fashion-mnist"])

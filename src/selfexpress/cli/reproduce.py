@@ -79,21 +79,21 @@ def reproduce(
     """
     results = Results(records or default_records(quick))
     if document is not None:
-        if names or quick:
+        if names or quick or seeds or only or show or plan or as_json:
             raise ConfigError(
-                "--document must stand without experiments and --quick, as the page "
-                "has all full ones. Leave them out."
+                "--document must stand without experiments and with no option but "
+                "--records, as the page has all full ones. Leave the others out."
             )
         write_page(document, results)
         return
     if not names:
-        _list_experiments()
+        _list_experiments(as_json=as_json)
         return
     chosen = experiments(names)
     n_seeds = seeds or (1 if quick else 3)
     cells = cells_of(chosen, is_quick=quick, n_seeds=n_seeds, only=only or [])
     if plan:
-        _print_plan(cells, results)
+        _print_plan(cells, results, as_json=as_json)
         return
     n_failed = 0
     if not show:
@@ -151,13 +151,23 @@ def _pictures(summaries: dict[str, Summary], folder: Path) -> Iterator[Path]:
                 yield draw(plot, folder)
 
 
-def _list_experiments() -> None:
+def _list_experiments(*, as_json: bool) -> None:
     rows = [(e.name, e.title) for e in EXPERIMENTS.values()]
+    if as_json:
+        print(json.dumps({"experiments": dict(rows)}))
+        return
     Console().print(terminal_table("Experiments", ("name", "what it shows"), rows))
 
 
-def _print_plan(cells: list[Cell], results: Results) -> None:
+def _print_plan(cells: list[Cell], results: Results, *, as_json: bool) -> None:
     pending = [cell for cell in cells if not results.has(cell)]
+    if as_json:
+        listed = [
+            {"task": cell.task, "seed": cell.seed, "settings": cell.settings()}
+            for cell in pending
+        ]
+        print(json.dumps({"cells": len(cells), "to_run": listed}))
+        return
     for cell in pending:
         print(f"{cell.task} {cell.label()} seed={cell.seed}")
     print(f"{len(pending)} of {len(cells)} cells to run")

@@ -35,9 +35,7 @@ class SSCOMP(SolverClusterer):
         Share of a row's squared norm that may be left for a pursuit to end earlier.
     normalize : bool
         Whether rows are scaled to unit length. If not, longer rows are picked more
-        often; rows that many have in common hold a graph together, and so it can be
-        the better choice where lengths differ little. The paper's figures are found
-        this way.
+        often. The paper's figures are found this way.
     affinity : {"nearest_neighbors", "symmetric"}
         Graph of the nearest rows in coefficient space, or ``|C| + |C|^T``.
     n_neighbors : int

@@ -84,6 +84,13 @@ class Cell(ABC):
         result: dict[str, Any] = json.loads(json.dumps(values, default=plain))
         return result
 
+    def fits(self, record: Record) -> bool:
+        """Say whether a record of these settings was made as the cell is run today.
+
+        Subclasses look at what a record says beyond them.
+        """
+        return bool(record["task"] == self.task)
+
     def selectable(self) -> dict[str, Any]:
         """Return the settings that ``--only`` may name."""
         return self.settings()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from selfexpress.estimators.senet import SENet
 from selfexpress.experiments import presets
-from selfexpress.experiments.cells import Cell, Context, Outcome, stage
+from selfexpress.experiments.cells import Cell, Context, Outcome, Record, stage
 from selfexpress.experiments.evaluation import (
     AtSteps,
     Clustering,
@@ -258,15 +258,25 @@ class MethodCell(Cell):
             f"{scale}"
         )
 
+    def arguments(self) -> dict[str, Any]:
+        """Return the settings of the method itself."""
+        settings = method_settings(self.method, self.preset)
+        if self.method == "ensc":
+            settings["gamma_scale"] = self.gamma_scale
+        return settings
+
+    def fits(self, record: Record) -> bool:
+        """Say whether a record is of the method with today's settings."""
+        used = record.get("metrics", {}).get("estimator", {})
+        return used.items() >= self.arguments().items() or "error" in record
+
     def run(self, context: Context) -> Outcome:
         """Fit the method and score its labels, coefficients and graph."""
         rows = image_rows(self.preset, context)
         start = rows.n_first if self.part == "test" else 0
         X = rows.unscaled() if self.method in _ON_UNSCALED_ROWS else rows.X
         X, truth = X[start:], rows.labels[start:]
-        settings = method_settings(self.method, self.preset)
-        if self.method == "ensc":
-            settings["gamma_scale"] = self.gamma_scale
+        settings = self.arguments()
         if self.method != "k-means":
             settings["device"] = context.device
         model = make_method(

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from selfexpress.data.atomic import replacing
 from selfexpress.data.datasets import Dataset, load
-from selfexpress.errors import DataError
+from selfexpress.errors import DataError, one_line
 from selfexpress.experiments.cells import Context
 from selfexpress.experiments.presets import ImagePreset, Recipe
 from selfexpress.experiments.records import checkout
@@ -75,19 +75,36 @@ def _scattering_rows(preset: ImagePreset, context: Context) -> ImageRows:
     parts = ("rows", "labels", "size", "lengths")
     kept = [context.cache / f"{stem}-{part}.npy" for part in parts]
     if all(path.is_file() for path in kept):
-        X, labels, n_first, lengths = (np.load(path) for path in kept)
-        return ImageRows(X, labels, int(n_first), lengths)
+        X, labels, size, lengths = map(_read, kept)
+        return ImageRows(X, labels, int(size), lengths)
+    try:
+        context.cache.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(
+            f"{context.cache} must be a folder that features can be kept in, but "
+            f"cannot be made ({error.strerror}). Name another by --cache."
+        ) from error
     data = load(preset.dataset)
     assert isinstance(data, Dataset)
     index, n_first = _part(len(data), preset)
     features = scattering_features(data.samples[index], preset, device=context.device)
     rows = _unit_rows(features, data.labels[index], n_first)
-    context.cache.mkdir(parents=True, exist_ok=True)
     arrays: list[NDArray[Any]] = [rows.X, rows.labels, np.array(n_first), rows.lengths]
     for path, array in zip(kept, arrays, strict=True):
         with replacing(path) as partial, partial.open("wb") as file:
             np.save(file, array)
     return rows
+
+
+def _read(path: Path) -> NDArray[Any]:
+    try:
+        array: NDArray[Any] = np.load(path)
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(
+            f"{path} must hold features that an earlier run kept, but cannot be read "
+            f"({one_line(error)}). Delete it, to compute them again."
+        ) from error
+    return array
 
 
 def scattering_features(

@@ -19,6 +19,7 @@ from sklearn.neighbors import kneighbors_graph
 
 from selfexpress.affinity.graph import symmetrized
 from selfexpress.config import require_choice
+from selfexpress.errors import ConfigError
 from selfexpress.estimators.ensc import EnSC
 from selfexpress.estimators.esc import ESC
 from selfexpress.estimators.senet import SENet
@@ -70,6 +71,11 @@ class NeighborSpectral(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: None = None) -> Self:
         """Find neighbours, eigenvectors and clusters."""
+        if self.n_neighbors < 2:
+            raise ConfigError(
+                "n_neighbors must be at least 2, as each row is its own first "
+                f"neighbour, got {self.n_neighbors!r}. Use for example 10."
+            )
         directed = kneighbors_graph(X, self.n_neighbors, include_self=True, n_jobs=-1)
         graph = symmetrized(directed)
         _, vectors = laplacian_eigenvectors(

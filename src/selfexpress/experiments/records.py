@@ -14,6 +14,7 @@ import platform
 import re
 import subprocess
 import sys
+import warnings
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,11 +23,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from selfexpress.errors import DataError
+from selfexpress.errors import DamagedFileWarning, DataError
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "numba", "kymatio")
 
 _PACKAGE = Path(__file__).resolve().parents[1]
+# What the reader of an experiment's record relies on.
+_NEEDED = {"task", "seed", "settings", "date", "hardware", "seconds", "warnings"}
 
 
 def checkout() -> Path | None:
@@ -112,26 +115,36 @@ def append_record(path: Path, record: dict[str, Any]) -> None:
 def read_records(path: Path) -> list[dict[str, Any]]:
     """Return the records of a file, oldest first; none if there is no file.
 
-    A line that a crash cut short is left out.
-
     Raises
     ------
     DataError
-        If another line is no record.
+        If a line is no record.
+
+    Warns
+    -----
+    DamagedFileWarning
+        If a line was cut short, as by a crash; it is left out.
     """
     if not path.is_file():
         return []
-    lines = path.read_text().splitlines()
     found = []
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         record = _parsed(line)
-        if record is None and not _is_cut_short(line):
-            raise DataError(
-                f"Every line of {path} must be a JSON object, but line {number} is "
-                "not. Remove the line."
-            )
-        if record is not None:
+        if isinstance(record, dict) and record.keys() >= _NEEDED:
             found.append(record)
+        elif record is None and line.startswith(b"{"):
+            warnings.warn(
+                f"Line {number} of {path} is left out, as it begins like a record but "
+                "does not end like one. Its cell counts as not run; remove the line.",
+                DamagedFileWarning,
+                stacklevel=2,
+            )
+        else:
+            raise DataError(
+                f"Every line of {path} must be a record, a JSON object with "
+                f"{', '.join(sorted(_NEEDED))}, but line {number} is not. Remove the "
+                "line."
+            )
     return found
 
 
@@ -198,8 +211,6 @@ def command_line() -> str:
     words = [Path(word).name if word.startswith("/") else word for word in sys.argv[1:]]
     if script.name == "selfexpress" or script == _PACKAGE / "__main__.py":
         return " ".join(["selfexpress", *words])
-    if script == _PACKAGE / "experiments" / "__main__.py":
-        return " ".join(["python -m selfexpress.experiments", *words])
     root = checkout()
     inside = root is not None and script.is_relative_to(root)
     name = script.relative_to(root) if root and inside else script.name
@@ -220,16 +231,11 @@ def plain(value: object) -> object:
     raise TypeError(f"cannot write {type(value).__name__} into a record")
 
 
-def _parsed(line: str) -> dict[str, Any] | None:
+def _parsed(line: bytes) -> Any:
     try:
-        record = json.loads(line)
+        return json.loads(line)
     except ValueError:
         return None
-    return record if isinstance(record, dict) else None
-
-
-def _is_cut_short(line: str) -> bool:
-    return line.startswith("{") and not line.endswith("}")
 
 
 def _n_cores() -> int:

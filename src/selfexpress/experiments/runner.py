@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
@@ -81,14 +82,14 @@ class Results:
         values = (_value(record, path) for record in self.of(cell))
         return tuple(value for value in values if value is not None)
 
-    def metric_of_runs(self, cell: Cell, *path: str) -> tuple[float, ...]:
-        """Return one figure of every run, also of those that a newer one replaced.
-
-        Runs of one seed that came out the same count once.
-        """
-        runs = [record for record in self._runs(cell) if "error" not in record]
-        found = {(record["seed"], _value(record, path)): None for record in runs}
-        return tuple(value for _, value in found if value is not None)
+    def metric_of_runs(self, cell: Cell, *path: str) -> dict[int, list[float]]:
+        """Return one figure by seed, of all its runs: newer ones replace none here."""
+        found: dict[int, list[float]] = {}
+        for record in self._runs(cell):
+            value = None if "error" in record else _value(record, path)
+            if value is not None:
+                found.setdefault(record["seed"], []).append(value)
+        return found
 
     def add(self, cell: Cell, record: Record) -> None:
         """Keep a record, on the disk and in memory."""
@@ -130,7 +131,8 @@ class Results:
     def _runs(self, cell: Cell) -> list[Record]:
         """Return every record of a cell's settings, of all seeds, oldest first."""
         self._load(cell)
-        return self._by_key.get(_key(cell.task, cell.settings()), [])
+        found = self._by_key.get(_key(cell.task, cell.settings()), [])
+        return [record for record in found if cell.fits(record)]
 
     def _remember(self, record: Record) -> None:
         key = _key(record["task"], record["settings"])
@@ -307,7 +309,7 @@ def select(cells: Iterable[Cell], only: Sequence[str]) -> list[Cell]:
     return [
         cell
         for cell in known
-        if all(_flat(cell).get(name) in values for name, values in wanted)
+        if all(_has(_flat(cell), name, values) for name, values in wanted)
     ]
 
 
@@ -323,26 +325,41 @@ def _line(cell: Cell, record: Record, n_done: int, n_pending: int) -> str:
     )
 
 
-def _flat(cell: Cell) -> dict[str, str]:
-    """Return settings of any depth by name as text; the cell's own win over others."""
-    return {**_flattened(cell.selectable()), "seed": str(cell.seed), "task": cell.task}
+def _flat(cell: Cell) -> dict[str, Any]:
+    """Return settings of any depth by name; the cell's own win over others."""
+    return {**_flattened(cell.selectable()), "seed": cell.seed, "task": cell.task}
 
 
-def _flattened(settings: Mapping[str, Any]) -> dict[str, str]:
-    flat: dict[str, str] = {}
+def _flattened(settings: Mapping[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
     for value in settings.values():
         flat |= _flattened(value) if isinstance(value, dict) else {}
-    plain_values = (
-        (name, value) for name, value in settings.items() if not isinstance(value, dict)
-    )
-    return flat | {name: str(value) for name, value in plain_values}
+    return flat | {
+        name: value for name, value in settings.items() if not isinstance(value, dict)
+    }
 
 
-def _parse_condition(text: str) -> tuple[str, set[str]]:
+def _has(settings: Mapping[str, Any], name: str, values: Sequence[str]) -> bool:
+    return name in settings and any(_is(settings[name], text) for text in values)
+
+
+def _is(value: Any, text: str) -> bool:
+    """Say whether a text means a value: 200 is 200.0, and none is None."""
+    if text.lower() == str(value).lower():
+        return True
+    try:
+        meant = json.loads(text)
+    except ValueError:
+        return False
+    return isinstance(meant, bool) == isinstance(value, bool) and meant == value
+
+
+def _parse_condition(text: str) -> tuple[str, list[str]]:
     name, equals, values = text.partition("=")
     if not equals or not name or not values:
         raise ConfigError(
             f"--only must read name=value or name=value,value, got {text!r}. Use for "
             "example dataset=mnist."
         )
-    return name, set(values.split(","))
+    # Not at the commas of a list such as hidden_sizes=[256,256].
+    return name, re.split(r",(?![^\[]*\])", values)

@@ -8,11 +8,16 @@ run alone.
 from __future__ import annotations
 
 import multiprocessing
+import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import Connection
 
 import torch
 
+from selfexpress.errors import SelfExpressError
 from selfexpress.experiments.cells import Cell, Context, Record, run_cell
 
 # Of a worker process; what its cells share stays with it.
@@ -43,39 +48,79 @@ def run_side_by_side(
 
     Raises
     ------
+    SelfExpressError
+        If one of the processes was ended from outside.
     Exception
         That of the first cell which failed, when those beside it have ended.
     """
+    spawning = multiprocessing.get_context("spawn")
+    # No process outlives this one's end of the pipe: see ``_end_with``.
+    theirs, ours = spawning.Pipe(duplex=False)
+    with (
+        theirs,
+        ours,
+        ProcessPoolExecutor(
+            n_jobs,
+            mp_context=spawning,
+            initializer=_start,
+            initargs=(Context(context.device, context.cache), n_jobs, theirs),
+        ) as pool,
+    ):
+        try:
+            _share_out(cells, pool, n_jobs, may_start=may_start, keep=keep)
+        except BrokenProcessPool as error:
+            raise SelfExpressError(
+                "The processes that run cells should stay until the end, but one was "
+                "ended, perhaps for want of memory. Finished cells are kept; go on "
+                "with fewer --jobs."
+            ) from error
+        except BaseException:
+            # Leaving the pool would wait for cells whose results nobody takes.
+            ours.close()
+            raise
+
+
+def _share_out(
+    cells: Sequence[Cell],
+    pool: ProcessPoolExecutor,
+    n_jobs: int,
+    *,
+    may_start: Callable[[Cell], bool],
+    keep: Callable[[Cell, Record], None],
+) -> None:
     waiting = list(reversed(cells))
     running: dict[Future[Record], Cell] = {}
     failure: BaseException | None = None
-    with ProcessPoolExecutor(
-        n_jobs,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_start,
-        initargs=(Context(context.device, context.cache), n_jobs),
-    ) as pool:
-        while waiting or running:
-            while waiting and len(running) < n_jobs:
-                cell = waiting.pop()
-                if may_start(cell):
-                    running[pool.submit(_run, cell, n_jobs)] = cell
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                cell, error = running.pop(future), future.exception()
-                if error is None:
-                    keep(cell, future.result())
-                else:
-                    # What runs is kept when it ends; nothing else is started.
-                    failure = failure or error
-                    waiting.clear()
+    while waiting or running:
+        while waiting and len(running) < n_jobs:
+            cell = waiting.pop()
+            if may_start(cell):
+                running[pool.submit(_run, cell, n_jobs)] = cell
+        for future in wait(running, return_when=FIRST_COMPLETED).done:
+            cell, error = running.pop(future), future.exception()
+            if error is None:
+                keep(cell, future.result())
+            else:
+                # What runs is kept when it ends; nothing else is started.
+                failure = failure or error
+                waiting.clear()
     if failure is not None:
         raise failure
 
 
-def _start(context: Context, n_jobs: int) -> None:
+def _start(context: Context, n_jobs: int, life: Connection) -> None:
     global _context
     _context = context
     torch.set_num_threads(max(1, torch.get_num_threads() // n_jobs))
+    threading.Thread(target=_end_with, args=(life,), daemon=True).start()
+
+
+def _end_with(life: Connection) -> None:
+    """End this process when the one that started it closes its end, or is gone."""
+    try:
+        life.recv_bytes()
+    except (EOFError, OSError):
+        os._exit(1)
 
 
 def _run(cell: Cell, n_jobs: int) -> Record:

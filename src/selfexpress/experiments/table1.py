@@ -64,7 +64,10 @@ def summarize(results: Results, is_quick: bool) -> Summary:
     gaps: list[Row] = [
         (
             str(n_samples),
-            Figure(_percent(results, cell(n_samples, is_quick)), _paper_gap(n_samples)),
+            Figure(
+                _percent(results, cell(n_samples, is_quick)),
+                None if is_quick else _paper_gap(n_samples),
+            ),
             least_to_most(_percent(results, cell(n_samples, is_quick)), digits=3),
             Figure(() if is_quick else _percent(results, small_batches(n_samples))),
         )
@@ -87,7 +90,7 @@ def summarize(results: Results, is_quick: bool) -> Summary:
 def _figures(
     results: Results, n_samples: int, method: str, is_quick: bool
 ) -> tuple[Figure, ...]:
-    published = TABLE_1.get(n_samples, {}).get(method)
+    published = None if is_quick else TABLE_1.get(n_samples, {}).get(method)
     figures = []
     for place, metric in enumerate(TABLE_1_METRICS):
         scale = 100 if metric in _PERCENT else 1

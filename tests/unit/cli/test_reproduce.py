@@ -11,7 +11,6 @@ import pytest
 
 from selfexpress import cli
 from selfexpress.errors import ConvergenceWarning, DataError
-from selfexpress.experiments import __main__ as experiments_main
 from selfexpress.experiments import figure2, table1, table3
 from selfexpress.experiments.catalogue import EXPERIMENTS
 from selfexpress.experiments.presets import FIRST_EXPERIMENT, SYNTHETIC
@@ -108,6 +107,10 @@ def test_a_part_can_be_run_and_planned(call, tiny, tmp_path):
     assert "2 cells run" in err
     _, out, _ = call("reproduce", "table1", "--records", tmp_path, "--plan")
     assert out.splitlines()[-1] == "10 of 12 cells to run"
+    _, out, _ = call("reproduce", "table1", "--records", tmp_path, "--plan", "--json")
+    planned = json.loads(out)
+    assert (planned["cells"], len(planned["to_run"])) == (12, 10)
+    assert {cell["settings"]["n_samples"] for cell in planned["to_run"]} == {10, 20}
     _, out, _ = call("reproduce", "table1", "--records", tmp_path, "--show")
     assert "EnSC" in out
 
@@ -150,6 +153,8 @@ def test_experiments_and_benchmarks_are_listed(call):
     code, out, _ = call("reproduce")
     assert code == 0
     assert all(name in out for name in EXPERIMENTS)
+    _, out, _ = call("reproduce", "--json")
+    assert json.loads(out)["experiments"].keys() == EXPERIMENTS.keys()
     code, out, _ = call("bench")
     assert code == 0
     assert "scattering" in out
@@ -163,6 +168,9 @@ def test_experiments_and_benchmarks_are_listed(call):
         (("reproduce", "all", "table9"), "experiment must be one of"),
         (("reproduce", "table1", "--document", "page.md"), "without experiments"),
         (("reproduce", "--quick", "--document", "page.md"), "without experiments"),
+        (("reproduce", "--seeds", "3", "--document", "page.md"), "but --records"),
+        (("reproduce", "--json", "--document", "page.md"), "but --records"),
+        (("reproduce", "--document", "."), "suffix of . must be one of .md"),
         (("reproduce", "--records", "none", "--document", "page.md"), "hold records"),
         (("reproduce", "table1", "--only", "n_sample=3"), "name a setting"),
         (("reproduce", "table1", "--only", "n_samples=3"), "leaves none"),
@@ -227,11 +235,3 @@ def test_emnist_is_run_only_where_its_files_are(monkeypatch, tmp_path):
     assert str(emnist.rows[-1][1]) == "[0.721]"
     monkeypatch.setattr(table3, "locate", lambda _: tmp_path)
     assert len(cells_of_emnist()) == len(table3.METHODS)
-
-
-def test_cells_run_without_the_command_line_too(tiny, tmp_path, caplog):
-    arguments = ["table1", "--records", str(tmp_path), "--device", "cpu"]
-    with caplog.at_level("INFO", logger="selfexpress.experiments"):
-        experiments_main.main([*arguments, "--seeds", "1"])
-    assert "equivalence n_samples=20" in caplog.text
-    assert len(Results(tmp_path).of(table1.cell(20, False))) == 1

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import warnings
 from dataclasses import replace
 
@@ -29,9 +30,10 @@ from selfexpress.experiments.presets import (
     IMAGES,
     MNIST,
 )
-from selfexpress.experiments.records import checkout
+from selfexpress.experiments.records import checkout, plain
+from selfexpress.experiments.runner import Results
 from selfexpress.features.scattering import Scattering2D
-from selfexpress.metrics import clustering_accuracy
+from selfexpress.metrics import clustering_accuracy, subspace_preserving_error
 
 
 @pytest.fixture
@@ -72,14 +74,59 @@ def test_other_methods_run_on_the_same_rows(method, context, seed):
     record = run_cell(MethodCell(preset=PRESET, method=method, seed=seed), context)
     rows = context.memory["rows"]
     model = make_method(method, 3, seed=seed, **method_settings(method, PRESET))
+    # A pursuit takes features as they come, as in the example behind the paper's row.
+    X = rows.unscaled() if method == "ssc-omp" else rows.X
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        labels = model.fit_predict(rows.X)
+        labels = model.fit_predict(X)
     assert record["metrics"]["accuracy"] == clustering_accuracy(labels, rows.labels)
+    if method == "ssc-omp":
+        sre = subspace_preserving_error(model.coefficients_, rows.labels)
+        assert record["metrics"]["sre"] == sre
     assert record["seconds"]["total"] > 0
     has_graph = method not in ("k-means", "spectral")
     for name in ("wrong_edges", "graph_sre"):
         assert (name in record["metrics"]) == has_graph
+
+
+def test_methods_have_the_settings_behind_the_paper_s_rows():
+    """As `docs/baselines.md` lists them."""
+    assert method_settings("k-means", MNIST) == {}
+    assert method_settings("spectral", MNIST) == {"n_neighbors": 5}
+    pursued = {
+        name: method_settings("ssc-omp", preset)["n_nonzero"]
+        for name, preset in IMAGES.items()
+    }
+    assert pursued.pop("mnist") == 5
+    assert set(pursued.values()) == {10}
+    assert method_settings("ssc-omp", MNIST)["normalize"] is False
+    exact = method_settings("ensc", MNIST)
+    assert (exact["gamma"], exact["l1_ratio"]) == (200.0, 0.9)
+    assert (exact["n_neighbors"], exact["n_eigenvectors"]) == (3, 15)
+    assert method_settings("esc", EMNIST)["n_exemplars"] == 300
+
+
+def test_ensc_has_the_gamma_that_its_cell_says(context, seed):
+    for scale in ("absolute", "relative"):
+        cell = MethodCell(preset=PRESET, method="ensc", gamma_scale=scale, seed=seed)
+        record = run_cell(cell, context)
+        assert record["metrics"]["estimator"]["gamma_scale"] == scale
+
+
+def test_a_record_of_other_settings_of_a_method_is_none_of_its_cell(
+    context, seed, tmp_path
+):
+    cell = MethodCell(preset=PRESET, method="ssc-omp", seed=seed)
+    record = run_cell(cell, context)
+    assert cell.fits(record)
+    older = json.loads(json.dumps(record, default=plain))
+    del older["metrics"]["estimator"]["normalize"]  # which was not there to be chosen
+    results = Results(tmp_path)
+    results.add(cell, older)
+    assert not results.has(cell)
+    results.add(cell, record)
+    assert results.has(cell)
+    assert len(results.metric_of_runs(cell, "accuracy")[seed]) == 1
 
 
 @pytest.mark.parametrize("dataset", IMAGES)
@@ -175,6 +222,23 @@ def test_labels_beside_the_encoder_features_are_those_of_the_images(data_folder)
     assert (rows.labels == truth).all()
     assert rows.X.shape == (60_000, 128)
     np.testing.assert_allclose(np.linalg.norm(rows.X, axis=1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY\x01\x00", b"no array"])
+def test_kept_features_that_cannot_be_read_are_named(content, tmp_path):
+    for part in ("rows", "labels", "size", "lengths"):
+        file = tmp_path / f"mnist-scattering-all-500-{part}.npy"
+        np.save(file, np.ones(3))
+    file.write_bytes(content)
+    with pytest.raises(DataError, match=rf"{file}.*Delete it"):
+        image_rows(MNIST, Context(torch.device("cpu"), tmp_path))
+
+
+def test_a_cache_that_cannot_be_made_is_refused_before_the_work(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(inputs, "load", None)
+    with pytest.raises(DataError, match=r"Name another by --cache"):
+        image_rows(MNIST, Context(torch.device("cpu"), tmp_path / "file"))
 
 
 def test_missing_encoder_features_are_asked_for(tmp_path, monkeypatch):

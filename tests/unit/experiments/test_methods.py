@@ -5,13 +5,14 @@ import pytest
 from compare import assert_same_partition
 from sklearn.cluster import SpectralClustering
 from sklearn.datasets import make_blobs
+from sklearn.manifold import spectral_embedding
 from sklearn.metrics import adjusted_rand_score
 from sklearn.neighbors import kneighbors_graph
 
 from selfexpress import make_subspaces
 from selfexpress.affinity.graph import symmetrized
 from selfexpress.errors import ConfigError
-from selfexpress.experiments import METHODS, make_method
+from selfexpress.experiments import METHODS, make_method, methods
 from selfexpress.metrics import clustering_accuracy
 from selfexpress.spectral.clusters import spectral_clusters
 
@@ -50,6 +51,32 @@ def test_spectral_clustering_agrees_with_that_of_scikit_learn():
     directed = kneighbors_graph(X, 5, include_self=True)
     scaled = spectral_clusters(symmetrized(directed), 4, n_init=10, seed=0).labels
     assert adjusted_rand_score(scaled, ours) < 1
+
+
+def test_rows_of_the_embedding_are_divided_by_the_roots_of_degrees(monkeypatch):
+    """As scikit-learn's are, up to a factor and to signs."""
+    # A dense group, whose nodes have high degrees, and a loose one.
+    generator = np.random.default_rng(0)
+    X = np.vstack([generator.normal(size=(80, 2)), generator.normal(3, 4, (40, 2))])
+    seen = []
+
+    def keep(embedding, *_, **__):
+        seen.append(embedding)
+        return np.zeros(len(embedding), dtype=np.int64)
+
+    monkeypatch.setattr(methods, "k_means_labels", keep)
+    make_method("spectral", 3, seed=0, n_neighbors=8).fit(X)
+    graph = symmetrized(kneighbors_graph(X, 8, include_self=True))
+    assert graph.sum(axis=1).max() > 2 * graph.sum(axis=1).min()
+    theirs = spectral_embedding(graph.toarray(), n_components=3, drop_first=False)
+    (ours,) = seen
+    factor = np.linalg.norm(ours[:, 0]) / np.linalg.norm(theirs[:, 0])
+    np.testing.assert_allclose(np.abs(ours), factor * np.abs(theirs), atol=1e-6)
+
+
+def test_a_row_alone_is_no_neighbour():
+    with pytest.raises(ConfigError, match="n_neighbors must be at least 2"):
+        make_method("spectral", 3, seed=0, n_neighbors=1).fit(np.eye(5))
 
 
 def test_an_unknown_method_is_named():

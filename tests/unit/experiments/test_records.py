@@ -10,23 +10,43 @@ import numpy as np
 import pytest
 import torch
 
-from selfexpress.errors import DataError
+from selfexpress.errors import DamagedFileWarning, DataError
 from selfexpress.experiments import records
+
+RECORD = {
+    "task": "squares",
+    "seed": 0,
+    "settings": {"recipe": {"gamma": 1.0}},
+    "date": "2026-11-18T00:00:00+00:00",
+    "hardware": {"name": "2 cores"},
+    "metrics": {"part": {"square": 4}},
+    "seconds": {"cell": 0.5},
+    "warnings": [],
+}
 
 
 def test_lines_come_back_in_order_and_survive_a_line_cut_short(tmp_path):
     path = tmp_path / "folder" / "cells.jsonl"
-    records.append_record(path, {"n": 1})
-    with path.open("a") as file:
-        file.write('{"n": 2, "met')  # what a crash leaves
-    records.append_record(path, {"n": 3})
-    assert [record["n"] for record in records.read_records(path)] == [1, 3]
+    line = json.dumps(RECORD)
+    # What a crash leaves, wherever it cuts the line.
+    for place in range(1, len(line)):
+        path.unlink(missing_ok=True)
+        records.append_record(path, RECORD)
+        with path.open("a") as file:
+            file.write(line[:place])
+        records.append_record(path, RECORD | {"seed": 3})
+        with pytest.warns(DamagedFileWarning, match=r"Line 2 of .* is left out"):
+            found = records.read_records(path)
+        assert [record["seed"] for record in found] == [0, 3]
 
 
-def test_a_line_that_is_no_record_is_named(tmp_path):
+@pytest.mark.parametrize(
+    "line", [b"[1, 2]", b"text", b'{"a": 1}', b"\xff\xfe\x00", b"3", b"", b"null"]
+)
+def test_a_line_that_is_no_record_is_named(line, tmp_path):
     path = tmp_path / "cells.jsonl"
-    path.write_text('{"n": 1}\n[1, 2]\n')
-    with pytest.raises(DataError, match="line 2 is not"):
+    path.write_bytes(json.dumps(RECORD).encode() + b"\n" + line + b"\n")
+    with pytest.raises(DataError, match=rf"{path} must be a record.*line 2 is not"):
         records.read_records(path)
 
 

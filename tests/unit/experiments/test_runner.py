@@ -70,12 +70,14 @@ def test_a_newer_run_of_a_seed_replaces_the_older_one_but_hides_nothing(
     for square in (9, 8):
         results.add(cell, record | {"metrics": {"part": {"square": square}}})
     results.add(cell, record | {"error": "DataError: no memory"})
-    assert results.metric_of_runs(cell, "part", "square") == (9, 10, 8)
+    runs = {0: [9, 9, 8], 1: [10]}
+    assert results.metric_of_runs(cell, "part", "square") == runs
     results.add(cell, record | {"metrics": {"part": {"square": 7}}})
     for found in (results, Results(tmp_path)):
         assert found.metric(cell, "part", "square") == (7, 10)
-        assert found.metric_of_runs(cell, "part", "square") == (9, 10, 8, 7)
-        assert found.metric_of_runs(cell, "part", "cube") == ()
+        runs = {0: [9, 9, 8, 7], 1: [10]}
+        assert found.metric_of_runs(cell, "part", "square") == runs
+        assert found.metric_of_runs(cell, "part", "cube") == {}
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, context, monkeypatch):
@@ -183,6 +185,26 @@ def test_cells_are_selected_by_settings_of_any_depth():
 def test_a_cells_own_setting_wins_over_one_of_the_same_name_further_down():
     cells = [senet_cell("mnist", size, False) for size in (200, 10_000)]
     assert select(cells, ["n_train=200", "algorithm=naive"]) == cells[:1]
+
+
+@pytest.mark.parametrize(
+    ("condition", "n_found"),
+    [
+        ("gamma=200", 2),
+        ("gamma=2e2,7", 2),
+        ("gamma=20", 0),
+        ("hidden_sizes=[1024, 1024, 1024]", 2),
+        ("n_train=7,500,[1,2]", 1),
+        ("learn_threshold=true", 2),
+        ("learn_threshold=1", 0),
+        ("dataset=mnist", 2),
+        ("n_images=None", 2),
+        ("n_images=null", 2),
+    ],
+)
+def test_values_are_compared_as_what_they_mean(condition, n_found):
+    cells = [senet_cell("mnist", size, False) for size in (500, 10_000)]
+    assert len(select(cells, [condition])) == n_found
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,47 @@
+"""Run cells that never end side by side, to be interrupted: see test_side_by_side."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+
+from selfexpress.errors import SelfExpressError
+from selfexpress.experiments.cells import Cell, Context, Outcome
+from selfexpress.experiments.runner import Results, run_cells
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sleep(Cell):
+    """Says which process runs it, and sleeps; that of seed 0 ends at once."""
+
+    task: ClassVar[str] = "sleep"
+
+    def label(self) -> str:
+        return ""
+
+    def run(self, context: Context) -> Outcome:
+        if self.seed:
+            context.cache.mkdir(exist_ok=True)
+            (context.cache / str(os.getpid())).touch()
+            time.sleep(600)
+        return Outcome({"slept": 1.0}, {})
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    context = Context(torch.device("cpu"), folder / "processes")
+    cells = [Sleep(seed=seed) for seed in range(4)]
+    try:
+        run_cells(cells, Results(folder), context, n_jobs=2)
+    except SelfExpressError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()
