@@ -70,8 +70,8 @@ def image_rows(preset: ImagePreset, context: Context) -> ImageRows:
 
 def _scattering_rows(preset: ImagePreset, context: Context) -> ImageRows:
     centred = "-centred" if preset.center_after else ""
-    size = preset.n_images or "all"
-    stem = f"{preset.dataset}-scattering-{size}-{preset.n_components}{centred}"
+    extent = preset.n_images or "all"
+    stem = f"{preset.dataset}-scattering-{extent}-{preset.n_components}{centred}"
     parts = ("rows", "labels", "size", "lengths")
     kept = [context.cache / f"{stem}-{part}.npy" for part in parts]
     if all(path.is_file() for path in kept):
