@@ -6,10 +6,12 @@ and affinities are dense arrays or SciPy sparse matrices, row i belonging to poi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 import scipy.linalg
+import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import min_weight_full_bipartite_matching
@@ -245,28 +247,77 @@ def _second_eigenvalue_sparse(walk: sparse.csr_array) -> float:
         return float(max(smallest.max(), 0.0))
 
 
-def _plain(values: Any) -> NDArray[Any]:
-    """Return an array in host memory."""
-    return np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
+def label_array(labels: ArrayLike | Tensor, name: str) -> NDArray[Any]:
+    """Return labels as an array of one kind, none of them missing.
 
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples,)
+    name : str
+        What a message calls them.
 
-def _codes(labels: ArrayLike | Tensor, name: str) -> NDArray[np.intp]:
-    """Return labels as integers from 0."""
+    Raises
+    ------
+    DataError
+        If a label is missing, or some are numbers and some are text.
+    """
     values = _plain(labels)
-    is_finite = values.dtype.kind != "f" or bool(np.isfinite(values).all())
-    if values.ndim != 1 or not len(values) or not is_finite:
-        given = f"shape {values.shape}" if is_finite else "missing values"
+    if isinstance(labels, Sequence) and values.dtype.kind in "US":
+        # NumPy has made text of everything, also of what is missing.
+        values = np.array(labels, dtype=object)
+    is_missing = np.ma.is_masked(labels) or _has_gaps(values)
+    if values.ndim != 1 or not len(values) or is_missing:
+        given = "missing values" if is_missing else f"shape {values.shape}"
         raise DataError(
             f"{name} must be one label for each of at least one sample, got {given}. "
             "Flatten or complete them."
         )
+    if values.dtype.kind == "O":
+        is_text = {isinstance(value, str | bytes) for value in values}
+        if len(is_text) > 1:
+            raise _mixture(name)
+        values = np.array(values.tolist())
+    return values
+
+
+def _has_gaps(values: NDArray[Any]) -> bool:
+    if values.dtype.kind == "f":
+        return not bool(np.isfinite(values).all())
+    if values.dtype.kind in "mM":
+        return bool(np.isnat(values).any())
+    return values.dtype.kind == "O" and any(map(_is_gap, values.ravel()))
+
+
+def _is_gap(value: object) -> bool:
+    """Tell None, NaN and what pandas has for them, none of which equals itself."""
+    same = value
     try:
-        return np.unique(values, return_inverse=True)[1]
-    except TypeError as error:
-        raise DataError(
-            f"{name} must be all numbers or all text, got a mixture. "
-            "Convert them to one type."
-        ) from error
+        return value is None or not bool(value == same)
+    except TypeError:  # pandas.NA does not even say so
+        return True
+
+
+def _mixture(name: str) -> DataError:
+    return DataError(
+        f"{name} must be all numbers or all text, got a mixture. Convert them to one "
+        "type."
+    )
+
+
+def _plain(values: Any) -> NDArray[Any]:
+    """Return an array in host memory."""
+    if isinstance(values, Tensor):
+        values = values.detach().resolve_neg().cpu()
+        if values.layout != torch.strided:
+            values = values.to_dense()
+        # NumPy has no bfloat16.
+        values = values.float() if values.dtype == torch.bfloat16 else values
+    return np.asarray(values)
+
+
+def _codes(labels: ArrayLike | Tensor, name: str) -> NDArray[np.intp]:
+    """Return labels as integers from 0."""
+    return np.unique(label_array(labels, name), return_inverse=True)[1]
 
 
 def _paired(
@@ -286,10 +337,12 @@ def _common_codes(
     rows: ArrayLike, columns: ArrayLike
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return two label arrays as integers under one naming."""
-    n_rows = len(_codes(rows, "labels"))
-    _codes(columns, "column_labels")
-    codes = _codes(np.concatenate([_plain(rows), _plain(columns)]), "labels")
-    return codes[:n_rows], codes[n_rows:]
+    of_rows = label_array(rows, "labels")
+    of_columns = label_array(columns, "column_labels")
+    if (of_rows.dtype.kind in "US") != (of_columns.dtype.kind in "US"):
+        raise _mixture("labels and column_labels")
+    codes = _codes(np.concatenate([of_rows, of_columns]), "labels")
+    return codes[: len(of_rows)], codes[len(of_rows) :]
 
 
 def _absolute(matrix: Any, name: str) -> sparse.coo_array:
@@ -300,10 +353,11 @@ def _absolute(matrix: Any, name: str) -> sparse.coo_array:
             f"{name} must be a matrix of real numbers, got shape {matrix.shape} of "
             f"{matrix.dtype}. Pass one row a sample."
         )
-    once = sparse.csr_array(matrix, copy=True)
+    # Wide before repeated entries are added: small integers would overflow.
+    once = sparse.csr_array(matrix.astype(np.float64))
     once.sum_duplicates()
     entries = once.tocoo()
-    values = np.abs(entries.data.astype(np.float64))
+    values = np.abs(entries.data)
     if not np.isfinite(values).all():
         raise DataError(
             f"{name} must be finite, got {np.sum(~np.isfinite(values))} entries that "

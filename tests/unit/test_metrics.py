@@ -4,6 +4,7 @@ import itertools
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy import sparse
@@ -253,3 +254,72 @@ def test_entries_that_come_twice_are_added_before_their_size_is_taken():
     for score in (subspace_preserving_error, graph_error):
         assert score(twice, labels) == score(twice.toarray(), labels)
     assert twice.nnz == 3
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array([0.0, np.nan, 1.0, 1.0], dtype=object),
+        np.array([0, None, 1, 1], dtype=object),
+        ["a", "b", math.nan, "b"],
+        ["a", None, "b", "b"],
+        pd.Series(["a", pd.NA, "b", "b"], dtype="string"),
+        pd.Series([0, pd.NA, 1, 1], dtype="Int64"),
+        pd.to_datetime(pd.Series(["2026-01-01", None, "2026-01-02", "2026-01-02"])),
+        np.ma.masked_array([0, 1, 1, 1], [False, True, False, False]),
+        [0.0, math.inf, 1.0, 1.0],
+    ],
+)
+def test_labels_that_are_missing_are_refused_however_they_are_told(labels):
+    for pair in ((labels, CUT), (CUT, labels)):
+        with pytest.raises(
+            DataError, match=r"got missing values\. Flatten or complete"
+        ):
+            clustering_accuracy(*pair)
+
+
+@pytest.mark.parametrize(
+    "labels", [["a", 1, "b", 2], np.array(["a", 1, "b", 2], dtype=object)]
+)
+def test_labels_of_two_kinds_are_refused(labels):
+    with pytest.raises(DataError, match="all numbers or all text"):
+        clustering_accuracy(labels, TRUTH)
+
+
+def test_labels_and_column_labels_of_two_kinds_are_refused():
+    with pytest.raises(DataError, match="labels and column_labels must be all numbers"):
+        subspace_preserving_error(np.eye(2), [0, 1], column_labels=["0", "1"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda labels: np.array(labels, dtype=object),
+        lambda labels: [f"class {label}" for label in labels],
+        lambda labels: pd.Series(labels, dtype="Int64"),
+        lambda labels: torch.tensor(labels).bfloat16(),
+        lambda labels: torch.tensor(labels, dtype=torch.float64, requires_grad=True),
+        lambda labels: pd.Series(labels).astype("category"),
+    ],
+)
+def test_labels_of_any_type_are_taken(change):
+    assert clustering_accuracy(change(CUT), TRUTH) == 0.75
+
+
+def test_small_integers_do_not_overflow_where_entries_are_added():
+    entries = np.array([100, 100, 1], dtype=np.int8)
+    graph = sparse.coo_array((entries, ([0, 0, 1], [1, 1, 2])), shape=(3, 3))
+    assert graph_error(graph, [0, 0, 1]) == pytest.approx(1 / 201)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda graph: graph.astype(np.float16),
+        lambda graph: torch.tensor(graph).bfloat16(),
+        lambda graph: torch.tensor(graph).to_sparse(),
+    ],
+)
+def test_graphs_of_any_type_are_taken(change):
+    graph = np.array([[0, 1, 1], [1, 0, 0], [1, 0, 0.0]])
+    assert graph_error(change(graph), [0, 0, 1]) == 0.5

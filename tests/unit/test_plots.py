@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from scipy import sparse
 
+from selfexpress.errors import DataError
 from selfexpress.report import (
     plot_coefficients,
     plot_confusion,
@@ -65,3 +67,16 @@ def test_confusion_has_matched_clusters_on_the_diagonal():
 def test_more_clusters_than_classes_come_last():
     axes = plot_confusion([0, 1, 1, 2, 2, 2], [0, 0, 0, 1, 1, 1])
     assert [text.get_text() for text in axes.get_yticklabels()] == ["1", "2", "0"]
+
+
+def test_what_does_not_belong_together_is_refused():
+    square = sparse.csr_array(np.eye(4))
+    wide = sparse.csr_array(np.ones((2, 4)))
+    with pytest.raises(DataError, match=r"one row and one column.*got shape \(4, 4\)"):
+        plot_coefficients(square, [0, 1, 1])
+    with pytest.raises(DataError, match=r"one column.*got shape \(2, 4\)"):
+        plot_coefficients(wide, [0, 1])
+    with pytest.raises(DataError, match=r"of the 3 labels.*labels_\[sample_indices_\]"):
+        plot_embedding(np.eye(4), [0, 1, 1])
+    with pytest.raises(DataError, match="truth must have one row for each of the 3"):
+        plot_confusion([0, 1, 1], [7])

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import shutil
 import warnings
 
@@ -336,3 +337,25 @@ def test_every_damaged_byte_is_noticed(folder, seed):
 def test_a_folder_without_a_run_says_how_to_make_one(tmp_path):
     with pytest.raises(DataError, match="--run FOLDER"):
         read_run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"command": ["python", "run.py"]},
+        {"title": 2026},
+        {"title": "x" * 20_001},
+        {"truth": [math.nan] + [0.0] * 35},
+        {"truth": np.array([None] + [0] * 35, dtype=object)},
+    ],
+)
+def test_what_a_report_could_not_read_replaces_no_run(bad, model, tmp_path):
+    save_run(tmp_path, model, title="before")
+    with pytest.raises(DataError):
+        save_run(tmp_path, model, **bad)
+    assert read_run(tmp_path).title == "before"
+
+
+def test_a_single_warning_is_one_warning(model, tmp_path):
+    save_run(tmp_path, model, warnings="careful")
+    assert read_run(tmp_path).warnings == ("careful",)

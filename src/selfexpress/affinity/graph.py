@@ -40,6 +40,7 @@ def build_affinity(
     csr_array of shape (N, N)
     """
     _warn_of_empty_rows(coefficients)
+    n_neighbors = min(n_neighbors, coefficients.shape[0])
     directed = _GRAPHS[kind](coefficients, n_neighbors, torch.device(device))
     return symmetrized(directed)
 

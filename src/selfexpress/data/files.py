@@ -30,7 +30,7 @@ from selfexpress.data.formats.numpy_files import NPY, NPZ, map_npy, open_npz
 from selfexpress.data.formats.parquet_files import PARQUET
 from selfexpress.data.formats.safetensors_files import SAFETENSORS
 from selfexpress.data.formats.text_files import CSV
-from selfexpress.errors import DataError, SelfExpressError
+from selfexpress.errors import DataError, SelfExpressError, SelfExpressWarning
 
 FORMATS: dict[str, Format] = {
     ".npy": NPY,
@@ -231,7 +231,9 @@ def reading(path: Path) -> Iterator[None]:
         raise DataError(f"{path} must be a file, but {given}. Check the path.")
     try:
         with warnings.catch_warnings():
+            # Those of parsers, not ours.
             warnings.simplefilter("ignore")
+            warnings.simplefilter("always", SelfExpressWarning)
             yield
     except SelfExpressError:
         raise

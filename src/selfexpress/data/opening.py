@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,13 +13,22 @@ import torch
 from torch import Tensor
 
 from selfexpress.data.files import FORMATS, read_array, reading
-from selfexpress.data.formats.arrays import Array, check_kind, choose_rows
+from selfexpress.data.formats.arrays import Array, check_kind, choose_rows, listing
 from selfexpress.data.formats.safetensors_files import BFLOAT16, open_safetensors
 from selfexpress.data.formats.text_files import column_names
 from selfexpress.data.parquet_rows import ParquetRows
 from selfexpress.data.shards import Shards
-from selfexpress.data.sources import ArraySource, MappedSource, RowSource, row_dtype
-from selfexpress.errors import DataError
+from selfexpress.data.sources import (
+    ArraySource,
+    MappedSource,
+    RowSource,
+    names_of,
+    row_dtype,
+)
+from selfexpress.errors import DataError, DegenerateWarning
+
+# Not "y", which may be a coordinate.
+_CLASS_NAMES = {"label", "labels", "class", "target", "truth", "gnd"}
 
 
 def open_rows(path: str | os.PathLike[str], *, name: str | None = None) -> RowSource:
@@ -49,8 +59,24 @@ def open_rows(path: str | os.PathLike[str], *, name: str | None = None) -> RowSo
     if path.is_dir():
         files = shard_files(path)
         shards = [_open_file(shard, name) for shard in files]
-        return Shards(shards, labels=[shard.name for shard in files])
-    return _open_file(path, name)
+        rows: RowSource = Shards(shards, labels=[shard.name for shard in files])
+    else:
+        rows = _open_file(path, name)
+    _warn_of_classes(names_of(rows) or (), path)
+    return rows
+
+
+def _warn_of_classes(names: Sequence[str], path: Path) -> None:
+    """Warn if a column is called as those of classes are, which no fit should see."""
+    suspect = [name for name in names if name.lower() in _CLASS_NAMES]
+    if suspect:
+        warnings.warn(
+            f"Columns of {path} should be features, but {listing(suspect)} is called "
+            "as the true classes often are, and is taken for one. Leave it out if it "
+            "holds them.",
+            DegenerateWarning,
+            stacklevel=3,
+        )
 
 
 def shard_files(folder: Path) -> list[Path]:

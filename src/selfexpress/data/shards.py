@@ -41,7 +41,14 @@ class Shards:
         self._starts = [0, *accumulate(len(source) for source in sources)]
         called = labels or [f"shard {number}" for number in range(len(sources))]
         for source, label in zip(sources, called, strict=True):
-            self._require_alike(source, label, first=called[0])
+            self._require_as_wide(source, label, first=called[0])
+        named = [
+            (names, label)
+            for source, label in zip(sources, called, strict=True)
+            if (names := names_of(source)) is not None
+        ]
+        for names, label in named[1:]:
+            _require_same_names(names, label, known=named[0][0], first=named[0][1])
 
     @property
     def n_features(self) -> int:
@@ -50,8 +57,8 @@ class Shards:
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the columns, if the first shard tells any."""
-        return names_of(self._sources[0])
+        """Names of the columns, as the first shard has them that tells any."""
+        return next(filter(None, map(names_of, self._sources)), None)
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -87,24 +94,13 @@ class Shards:
         rows = torch.cat(parts)
         return rows[torch.argsort(order).to(rows.device)]
 
-    def _require_alike(self, source: RowSource, label: str, *, first: str) -> None:
+    def _require_as_wide(self, source: RowSource, label: str, *, first: str) -> None:
         if source.n_features != self.n_features:
             raise DataError(
                 f"Shards must have equally many features, but {label} has "
                 f"{source.n_features} and {first} {self.n_features}. Remove or correct "
                 "it."
             )
-        names, known = names_of(source), self.feature_names
-        if names is None or known is None or names == known:
-            return
-        found, expected = next(
-            pair for pair in zip(names, known, strict=True) if pair[0] != pair[1]
-        )
-        raise DataError(
-            f"Shards must have the same columns in the same order, but {label} has "
-            f"{one_line(found)!r} where {first} has {one_line(expected)!r}. Write them "
-            "alike."
-        )
 
     def _pieces(self, start: int, stop: int, block_size: int) -> Iterator[Tensor]:
         number = max(0, bisect_right(self._starts, start) - 1)
@@ -116,6 +112,18 @@ class Shards:
             first, last = max(start - offset, 0), min(stop - offset, len(source))
             blocks = blocks_between(source, first, last, block_size=block_size)
             yield from (block.rows for block in blocks)
+
+
+def _require_same_names(
+    names: Sequence[str], label: str, *, known: Sequence[str], first: str
+) -> None:
+    for found, expected in zip(names, known, strict=True):
+        if found != expected:
+            raise DataError(
+                f"Shards must have the same columns in the same order, but {label} has "
+                f"{one_line(found)!r} where {first} has {one_line(expected)!r}. Write "
+                "them alike."
+            )
 
 
 class OwnRows:

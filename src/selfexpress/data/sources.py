@@ -8,7 +8,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -231,8 +231,30 @@ class CheckedRows(MappedSource):
 
 def row_dtype(array: Tensor | NDArray[np.generic]) -> torch.dtype:
     """Return the type to scale rows in: their own if that is wide enough."""
-    is_double = array.dtype in (torch.float64, np.float64)
+    if isinstance(array, Tensor):
+        is_double = array.dtype == torch.float64
+    else:
+        # Of any byte order.
+        is_double = array.dtype.kind == "f" and array.dtype.itemsize > 4
     return torch.float64 if is_double else torch.float32
+
+
+class _Shape:
+    """Stands for a source where only the number of columns is to be checked."""
+
+    def __init__(self, n_samples: int, n_features: int) -> None:
+        self.shape = (n_samples, n_features)
+
+
+def columns_of(source: RowSource) -> Any:
+    """Return what has the columns of a source, by name if it tells any, for checks."""
+    names = names_of(source)
+    if names is None:
+        return _Shape(len(source), source.n_features)
+    import pyarrow as pa
+
+    empty = [pa.array([], pa.float32())] * len(names)
+    return pa.Table.from_arrays(empty, names=list(names))
 
 
 def names_of(source: RowSource) -> tuple[str, ...] | None:

@@ -5,8 +5,9 @@ Shapes: N points, D coordinates, d the dimension of a subspace.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,18 +88,14 @@ def make_subspaces(
     >>> unseen.labels.tolist()
     [0, 0, 0, 0, 0, 1, 2]
     """
-    generator = np.random.default_rng(random_state)
+    generator = _generator(random_state)
     if bases is None:
         bases = _random_bases(n_subspaces, dimension, n_features, generator)
     else:
         bases = _checked_bases(bases)
     counts = _per_subspace(n_samples, len(bases), "n_samples", smallest=0)
     _check_count(n_outliers, "n_outliers", smallest=0)
-    if not 0 <= noise < np.inf:
-        raise ConfigError(
-            f"noise must be a finite number of at least 0, got {noise!r}. It is a "
-            "length relative to points of length 1."
-        )
+    _check_noise(noise)
 
     parts = [
         _unit_rows(generator.standard_normal((count, len(basis)))) @ basis
@@ -113,6 +110,18 @@ def make_subspaces(
     names = [*range(len(bases)), -1]
     labels = np.repeat(np.array(names, dtype=np.int64), [*counts, n_outliers])
     return Subspaces(_unit_rows(points), labels, tuple(bases))
+
+
+def _generator(
+    random_state: int | np.random.Generator | None,
+) -> np.random.Generator:
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            "random_state must be None, an integer of at least 0 or a Generator, got "
+            f"{random_state!r}. Use 0."
+        ) from error
 
 
 def _random_bases(
@@ -163,7 +172,7 @@ def _per_subspace(
     value: int | Sequence[int], n_subspaces: int, name: str, *, smallest: int
 ) -> list[int]:
     """Return one number for each subspace."""
-    values = [value] * n_subspaces if isinstance(value, int | np.integer) else [*value]
+    values = [*value] if isinstance(value, Iterable) else [value] * n_subspaces
     if len(values) != n_subspaces:
         raise ConfigError(
             f"{name} must be one integer or one for each of the {n_subspaces} "
@@ -178,6 +187,14 @@ def _check_count(value: object, name: str, *, smallest: int) -> None:
     if not isinstance(value, int | np.integer) or value < smallest:
         raise ConfigError(
             f"{name} must be an integer of at least {smallest}, got {value!r}."
+        )
+
+
+def _check_noise(noise: object) -> None:
+    if not isinstance(noise, Real) or not 0 <= float(noise) < np.inf:
+        raise ConfigError(
+            f"noise must be a finite number of at least 0, got {noise!r}. It is a "
+            "length relative to points of length 1."
         )
 
 

@@ -39,7 +39,9 @@ def checksum(text: str, tensors: Mapping[str, Tensor]) -> str:
         described = json.dumps([name, str(tensor.dtype), list(tensor.shape)])
         digest.update(described.encode())
         # As bytes: NumPy has no bfloat16.
-        digest.update(memoryview(tensor.reshape(-1).view(torch.uint8).numpy().data))
+        # Cloned, as a tensor of one number may keep the stride of where it came from.
+        flat = tensor.reshape(-1).clone(memory_format=torch.contiguous_format)
+        digest.update(memoryview(flat.view(torch.uint8).numpy().data))
     return f"sha256:{digest.hexdigest()}"
 
 

@@ -23,7 +23,7 @@ from selfexpress.data.sources import (
     ArraySource,
     CheckedRows,
     RowSource,
-    names_of,
+    columns_of,
     row_dtype,
 )
 from selfexpress.errors import ConfigError, DataError, one_line
@@ -79,7 +79,7 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
             X = ArraySource(X, dtype=row_dtype(X))
         if isinstance(X, RowSource):
             _require_rows(len(X), reset=reset)
-            self._validated(_columns(X), reset=reset, skip_check_array=True)
+            self._validated(columns_of(X), reset=reset, skip_check_array=True)
             return CheckedRows(X, device=device)
         if isinstance(X, Tensor):
             X = _check_tensor(X)
@@ -91,7 +91,7 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
         array = self._validated(
             X,
             reset=reset,
-            dtype=[np.float32, np.float64],
+            dtype=_TYPES[::-1] if _is_narrow(X) else _TYPES,
             ensure_min_samples=2 if reset else 1,
         )
         return ArraySource(array, dtype=row_dtype(array), device=device)
@@ -169,6 +169,18 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
         self.timings_[stage] = time.perf_counter() - start
 
 
+# What rows may be of; others become the first.
+_TYPES = [np.float64, np.float32]
+
+
+def _is_narrow(X: Any) -> bool:
+    """Tell whether single precision is enough for an array of numbers."""
+    dtype = getattr(X, "dtype", None)
+    if not isinstance(dtype, np.dtype):
+        return False
+    return dtype.kind in "biu" or (dtype.kind == "f" and dtype.itemsize <= 4)
+
+
 # What to do, by a word of what scikit-learn says is wrong.
 _ADVICE = {
     "NaN": "X must be finite: fill or drop what is missing.",
@@ -182,24 +194,6 @@ _ADVICE = {
 
 def _advice(found: str) -> str:
     return next(advice for word, advice in _ADVICE.items() if word in found)
-
-
-class _Shape:
-    """Stands for a source where only the number of columns is to be checked."""
-
-    def __init__(self, n_samples: int, n_features: int) -> None:
-        self.shape = (n_samples, n_features)
-
-
-def _columns(source: RowSource) -> Any:
-    """Return what has the columns of a source, by name if it tells any."""
-    names = names_of(source)
-    if names is None:
-        return _Shape(len(source), source.n_features)
-    import pyarrow as pa
-
-    empty = [pa.array([], pa.float32())] * len(names)
-    return pa.Table.from_arrays(empty, names=list(names))
 
 
 def _is_mapped(X: Any) -> bool:
@@ -220,7 +214,7 @@ def _check_tensor(X: Tensor) -> Tensor:
         )
     if not torch.isfinite(X).all():
         raise DataError("X must be finite, but contains NaN or infinity. Clean it.")
-    X = X.detach()
+    X = X.detach().resolve_conj().resolve_neg()
     return X.float() if X.dtype == torch.bfloat16 else X
 
 

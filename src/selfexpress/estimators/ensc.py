@@ -12,6 +12,7 @@ from torch import Tensor
 from selfexpress.baselines.ensc import elastic_net_expression
 from selfexpress.baselines.problem import ElasticNetConfig, Progress
 from selfexpress.config import require_choice
+from selfexpress.errors import ConfigError
 from selfexpress.estimators.solver import SolverClusterer
 
 PRECISIONS = ("auto", "float32", "float64")
@@ -168,7 +169,13 @@ class EnSC(SolverClusterer):
 
     def _config(self) -> ElasticNetConfig:
         names = signature(ElasticNetConfig).parameters
-        return ElasticNetConfig(**{name: getattr(self, name) for name in names})
+        config = ElasticNetConfig(**{name: getattr(self, name) for name in names})
+        if config.gamma_scale == "relative" and config.gamma <= 1:
+            raise ConfigError(
+                "gamma must be above 1 where gamma_scale is 'relative', as up to 1 all "
+                f"coefficients are zero, got {config.gamma!r}. Use for example 100."
+            )
+        return config
 
     def _dtype(self) -> torch.dtype:
         config = self._config()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +91,13 @@ def _train(
 
 def _callbacks(model: Any, config: TrainConfig) -> list[Callback]:
     """Return who is told about every step: the user's, and ours."""
-    told: list[Callback] = list(model.callbacks or ())
+    given = model.callbacks or ()
+    if not isinstance(given, Sequence):
+        raise ConfigError(
+            f"callbacks must be a list of them, got {type(given).__name__}. Use "
+            "callbacks=[...]."
+        )
+    told: list[Callback] = list(given)
     if model.verbose and distributed.is_main():
         told.append(ProgressBar())
     if config.schedule == "adaptive":
@@ -112,6 +120,11 @@ def _checkpoints(model: Any, folder: str) -> Checkpoints | None:
     """Return where the training of a model is kept, if anywhere."""
     if model.checkpoint is None:
         return None
+    if not isinstance(model.checkpoint, str | PathLike):
+        raise ConfigError(
+            f"checkpoint must be a folder's path, got {model.checkpoint!r}. Use for "
+            "example 'checkpoints'."
+        )
     if model.random_state is None:
         raise ConfigError(
             "random_state must be fixed for a fit with checkpoints, which else "

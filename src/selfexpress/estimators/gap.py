@@ -16,10 +16,12 @@ from selfexpress.config import require_count
 from selfexpress.data.sources import ArraySource, RowBlock, UnitRows
 from selfexpress.estimators.senet import SENet
 from selfexpress.estimators.solver import row_matrix
+from selfexpress.ops.precision import own_arithmetic
 
 _BATCH_SIZE = 512
 
 
+@own_arithmetic()
 def objective_gap(
     model: SENet,
     X: Any,

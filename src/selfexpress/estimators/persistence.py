@@ -17,6 +17,7 @@ from selfexpress.affinity.assignment import References
 from selfexpress.estimators.model_file import SavedModel, read_model, write_model
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.ops.devices import resolve_device
+from selfexpress.ops.precision import own_arithmetic
 
 # Settings that a saved model does not carry: they belong to the fit, not the model.
 _NOT_SAVED = (
@@ -72,6 +73,7 @@ class SavedToFile(BaseEstimator):
             write_model(_saved(self), Path(path))
 
     @classmethod
+    @own_arithmetic()
     def load(
         cls, path: str | PathLike[str], *, device: str | torch.device = "auto"
     ) -> Self:

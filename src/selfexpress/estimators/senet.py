@@ -23,13 +23,10 @@ from selfexpress.estimators.base import SelfExpressiveClusterer
 from selfexpress.estimators.fitting import trained_network
 from selfexpress.estimators.html_summary import ShownInNotebooks
 from selfexpress.estimators.persistence import SavedToFile
-from selfexpress.estimators.settings import (
-    chosen_settings,
-    graph_rows,
-    train_settings,
-)
+from selfexpress.estimators.settings import chosen_settings, graph_rows, train_settings
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.ops.devices import resolve_device
+from selfexpress.ops.precision import in_own_arithmetic, own_arithmetic
 from selfexpress.training.callbacks import Callback
 from selfexpress.training.choices import choose_gamma, decide
 from selfexpress.training.gamma import (
@@ -253,6 +250,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         self.verbose = verbose
         self.random_state = random_state
 
+    @own_arithmetic()
     def fit(self, X: Any, y: None = None) -> Self:
         """Train the network on rows of ``X`` and cluster all of them.
 
@@ -282,9 +280,9 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
             train_config = train_settings(self, settings)
             streaming.check_search(self.search)
         self.timings_, self.settings_ = {}, settings
-        # A fit that fails must not leave a new network beside old references.
-        if hasattr(self, "references_"):
-            del self.references_
+        # A fit that fails must leave no part of the old model beside one of the new.
+        for name in ("network_", "references_"):
+            self.__dict__.pop(name, None)
         # Many processes must draw the same rows.
         seed = int(distributed.from_main(torch.tensor(self._seed())))
         source = streaming.shared(whole)
@@ -332,6 +330,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
                 self.labels_ = labels
         return self
 
+    @own_arithmetic()
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Return the cluster of each row, seen in ``fit`` or not.
 
@@ -359,9 +358,10 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         ndarray of shape (rows of a block,)
             In the order of the rows.
         """
-        for weights in self._weights(self._new_rows(X)):
+        for weights in in_own_arithmetic(self._weights(self._new_rows(X))):
             yield weights.argmax(axis=1)
 
+    @own_arithmetic()
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return how much of each row is expressed by each cluster.
 
@@ -376,6 +376,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         """
         return np.concatenate(list(self._weights(self._new_rows(X))))
 
+    @own_arithmetic()
     def self_expression(self, X: Any) -> sparse.csr_array:
         """Return the coefficients of each row on the model's reference rows.
 
@@ -433,7 +434,8 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
 
     def _new_rows(self, X: Any) -> RowSource:
         check_is_fitted(self, "references_")
-        return UnitRows(self._source(X, reset=False, device=self._fitted_device()))
+        device = self.references_.keys.device
+        return UnitRows(self._source(X, reset=False, device=device))
 
     def _weights(self, source: RowSource) -> Iterator[NDArray[np.float64]]:
         return streaming.weights_of(
@@ -444,6 +446,3 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         return streaming.labels_of(
             self.network_, self.references_, source, n_nonzero=self.n_nonzero
         )
-
-    def _fitted_device(self) -> torch.device:
-        return self.references_.keys.device

@@ -21,6 +21,7 @@ from selfexpress.data.sources import RowSource, UnitRows
 from selfexpress.errors import DegenerateError
 from selfexpress.estimators.base import SelfExpressiveClusterer
 from selfexpress.ops.devices import resolve_device
+from selfexpress.ops.precision import own_arithmetic
 from selfexpress.ops.self_expression import unit_rows
 
 
@@ -32,7 +33,10 @@ class SolverClusterer(SelfExpressiveClusterer, ABC):
     """
 
     join: bool = False
+    # What to do about coefficients that are all zero.
+    _if_all_zero = "Raise gamma, or remove rows of zeros."
 
+    @own_arithmetic()
     def fit(self, X: Any, y: None = None) -> Self:
         """Express the rows of ``X`` by each other and cluster them.
 
@@ -55,13 +59,13 @@ class SolverClusterer(SelfExpressiveClusterer, ABC):
         DegenerateError
             If every coefficient is zero.
         """
-        self.timings_ = {}
         device = resolve_device(self.device)
-        source = self._scaled(self._source(X, reset=True, device=device))
-        cluster_config = self._cluster_config(len(source))
-        require_flag("join", self.join, advice="Use False.")
-        seed = self._seed()
-
+        with self._unless_refused():
+            source = self._scaled(self._source(X, reset=True, device=device))
+            cluster_config = self._cluster_config(len(source))
+            require_flag("join", self.join, advice="Use False.")
+            seed = self._seed()
+        self.timings_ = {}
         with self._timed("coefficients"), _progress_bar(self.verbose) as progress:
             rows = row_matrix(source, device)
             coefficients = self._express(rows, seed=seed, progress=progress)
@@ -98,8 +102,7 @@ class SolverClusterer(SelfExpressiveClusterer, ABC):
         if coefficients.nnz == 0:
             raise DegenerateError(
                 "Some coefficient must not be zero, but all are: no row has another "
-                "that is like it enough. Raise gamma where there is one, or remove "
-                "rows of zeros."
+                f"that is like it enough. {self._if_all_zero}"
             )
 
 

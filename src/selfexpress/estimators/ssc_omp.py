@@ -117,6 +117,11 @@ class SSCOMP(SolverClusterer):
         self.verbose = verbose
         self.random_state = random_state
 
+    _if_all_zero = (
+        "Lower tol, remove rows of zeros or, with normalize=False, rows far longer "
+        "than the others."
+    )
+
     def _scaled(self, source: RowSource) -> RowSource:
         require_flag("normalize", self.normalize, advice="Use True.")
         if self.normalize:

@@ -354,7 +354,7 @@ class CodingRateEncoder(
 
     @property
     def _n_features_out(self) -> int:
-        return self.n_components
+        return len(self.axes_.axes)
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn that samples are images, not rows."""
@@ -377,14 +377,11 @@ class CodingRateEncoder(
         """Refuse settings out of range; return those of network and training."""
         for name in ("n_components", "grid_size", "width", "n_hidden", "n_projection"):
             _require_positive(name, getattr(self, name))
-        n_blocks = tuple(self.n_blocks)
-        for count in n_blocks:
-            _require_positive("n_blocks", count)
+        n_blocks = _block_counts(self.n_blocks)
         _require_choice("layer", self.layer, LAYERS)
         _require_choice("precision", self.precision, ("auto", "float32"))
-        architecture = Architecture(
-            self.width, n_blocks, self.n_hidden, self.n_projection
-        )
+        sizes = (self.width, n_blocks, self.n_hidden, self.n_projection)
+        architecture = Architecture(*sizes)
         n_available = min(architecture.n_features(self.layer), n_images)
         if self.n_components > n_available:
             raise ConfigError(
@@ -437,6 +434,15 @@ def _require_positive(name: str, value: object) -> None:
             f"{name} must be made of positive integers, got {value!r}. "
             "The defaults suit CIFAR-10."
         )
+
+
+def _block_counts(given: object) -> tuple[int, ...]:
+    if not isinstance(given, Sequence) or not given:
+        advice = "Use for example (2, 2, 2, 2)."
+        raise ConfigError(f"n_blocks must be a number a stage, got {given!r}. {advice}")
+    for count in given:
+        _require_positive("n_blocks", count)
+    return tuple(given)
 
 
 def _require_choice(name: str, value: object, choices: tuple[str, ...]) -> None:

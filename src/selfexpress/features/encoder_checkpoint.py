@@ -18,6 +18,7 @@ from selfexpress.data.tensor_files import plain_number, write_tensors
 from selfexpress.errors import (
     CheckpointError,
     ConfigError,
+    DataError,
     one_line,
 )
 from selfexpress.features.resnet import Architecture, EncoderNetwork
@@ -113,7 +114,13 @@ def save_model(
     shards = _shards(stored, max_file_bytes)
     facts = {**settings, "n_files": len(shards)}
     text = json.dumps(facts, indent=2, default=plain_number)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(
+            f"{folder} must be a folder for the encoder, but cannot be made "
+            f"({error.strerror}). Choose another place."
+        ) from error
     written = set()
     for number, shard in enumerate(shards, start=1):
         path = folder / f"weights-{number}-of-{len(shards)}.safetensors"

@@ -25,10 +25,13 @@ from selfexpress.features.batches import for_each
 from selfexpress.features.cascade import Cascade, n_channels, padded_shape
 from selfexpress.features.resize import resize_bilinear
 from selfexpress.features.wavelets import filter_bank
+from selfexpress.ops.devices import resolve_device
 
 Images = Tensor | NDArray[np.generic]
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
+# Images whose largest value lies between 2^-20 and 2^20 are scattered as they are.
+_SAFE_EXPONENT = 20
 # Bytes of the largest intermediate result of a batch. On a processor a batch that
 # stays near the caches is fastest; a GPU wants to be filled.
 _BATCH_BYTES = {"cpu": 5 * 2**20, "cuda": 512 * 2**20}
@@ -78,7 +81,8 @@ class Scattering2D(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     Notes
     -----
     Input is ``(N, H, W)``, ``(N, C, H, W)`` or rows ``(N, C * H * W)``, in NumPy or
-    torch; the result is ``(N, n_features)`` of the same kind. Values are used as they
+    torch; the result is ``(N, n_features)`` of the same kind. ``(N, H, W, C)`` is
+    taken as well where C is 1 or 3 and H is not. Values are used as they
     are: 8-bit images give coefficients 255 times those of images in [0, 1], unless
     ``normalize`` takes the scale away. Filters, padding and the order of the maps are
     those of kymatio 0.3.
@@ -194,7 +198,8 @@ class Scattering2D(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def _validated(
         self, X: ArrayLike | Tensor, *, reset: bool
     ) -> tuple[Images, tuple[int, ...]]:
-        """Check ``X`` and return it as rows, with the shape that it came in."""
+        """Check ``X`` and return it as rows, with its shape, channels first."""
+        X = _channels_first(X)
         if isinstance(X, Tensor):
             rows = _rows_of_tensor(X)
             if reset:
@@ -224,7 +229,7 @@ class Scattering2D(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def _scatter(self, rows: Images) -> Tensor:
         """Run the cascade over batches; memory beyond the result does not grow."""
         home = rows.device if isinstance(rows, Tensor) else torch.device("cpu")
-        device = home if self.device is None else torch.device(self.device)
+        device = home if self.device is None else resolve_device(self.device)
         size, dtype = self._scattered_shape(), _DTYPES[self.dtype]
         cascade = Cascade(
             self.filters_, size, max_order=self.max_order, dtype=dtype, device=device
@@ -237,12 +242,15 @@ class Scattering2D(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         batch_size = self.batch_size or self._automatic_batch_size(device)
 
         def scatter_batch(start: int) -> None:
-            batch = _as_tensor(planes[start : start + batch_size], dtype).to(device)
+            batch = _as_tensor(planes[start : start + batch_size]).to(device)
+            batch, factor = _near_one(batch, dtype)
             if tuple(batch.shape[1:]) != size:
                 batch = resize_bilinear(batch, size)
             coefficients = cascade(batch)
             if self.normalize is not None:
                 _divide_by_largest(coefficients)
+            elif factor is not None:
+                coefficients = (coefficients / factor).to(dtype)
             outputs[start : start + batch_size] = coefficients
 
         for_each(scatter_batch, range(0, len(planes), batch_size), device)
@@ -306,14 +314,41 @@ def _dimensions_message(n_dimensions: int) -> str:
     )
 
 
-def _as_tensor(batch: Images, dtype: torch.dtype) -> Tensor:
-    """Return a batch in ``dtype``, or in 8 bits if it came so (see ``resize``)."""
+def _channels_first(X: ArrayLike | Tensor) -> ArrayLike | Tensor:
+    """Return images with their channels before height and width."""
+    shape = tuple(getattr(X, "shape", ()))
+    if len(shape) == 4 and shape[3] in (1, 3) and shape[1] not in (1, 3):
+        if isinstance(X, Tensor):
+            return X.permute(0, 3, 1, 2)
+        return np.moveaxis(np.asarray(X), 3, 1)
+    return X
+
+
+def _as_tensor(batch: Images) -> Tensor:
+    """Return a batch in its own type if that is of floats or 8 bits, else float64."""
     if isinstance(batch, Tensor):
-        return batch if batch.dtype == torch.uint8 else batch.to(dtype)
-    if batch.dtype == np.uint8:
-        # A copy: torch refuses to share read-only memory without a warning.
-        return torch.from_numpy(np.array(batch))
-    return torch.from_numpy(np.array(batch, dtype=str(dtype).removeprefix("torch.")))
+        is_kept = batch.is_floating_point() or batch.dtype == torch.uint8
+        return batch if is_kept else batch.double()
+    kept = (np.uint8, np.float16, np.float32)
+    # A copy: torch refuses to share read-only memory without a warning.
+    dtype = batch.dtype if batch.dtype in kept else np.float64
+    return torch.from_numpy(np.array(batch, dtype=dtype))
+
+
+def _near_one(batch: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+    """Return images in ``dtype``, where their squares neither overflow nor vanish.
+
+    Those of 8 bits stay so (see ``resize``). Others come with the powers of two,
+    (B, 1, 1), that they were multiplied by, or None if that was not needed.
+    """
+    if batch.dtype == torch.uint8:
+        return batch, None
+    largest = batch.abs().amax(dim=(1, 2), keepdim=True).double()
+    exponent = torch.frexp(largest).exponent
+    if bool((exponent.abs() <= _SAFE_EXPONENT).all()):
+        return batch.to(dtype), None
+    factor = torch.exp2(-exponent.clamp(-1000, 1000).double())
+    return (batch.double() * factor).to(dtype), factor
 
 
 def _check_positive_integer(name: str, value: object) -> None:

@@ -22,6 +22,7 @@ from sklearn.base import (
 )
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
 
 from selfexpress.config import require_positive
 
@@ -47,7 +48,7 @@ class Trajectories(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     constant_ : float
         Appended to rows without their mean: their root mean square length.
     components_ : ndarray of shape (M, D + 1), float64
-        Orthonormal rows, strongest first.
+        Orthonormal rows, strongest first, each with a positive largest entry.
     singular_values_ : ndarray of shape (M,)
     scale_ : ndarray of shape (M,)
         What components are divided by.
@@ -78,17 +79,23 @@ class Trajectories(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         y : ignored
         """
         require_positive("noise", self.noise, advice="Use for example 2e-3.")
-        rows = validate_data(self, X, dtype=[np.float64, np.float32], reset=True)
+        rows = self._validated(X, reset=True)
         self.mean_ = rows.mean(axis=0, dtype=np.float64)
-        lengths = np.linalg.norm(rows - self.mean_, axis=1)
-        # Any constant will do for trajectories that are all the same.
-        self.constant_ = float(np.sqrt(np.mean(lengths**2))) or 1.0
+        centred = rows - self.mean_
+        # In units of the largest, whose squares neither overflow nor vanish. Any
+        # constant will do for trajectories that are all the same.
+        unit = float(np.abs(centred).max()) or 1.0
+        lengths = np.linalg.norm(centred / unit, axis=1)
+        self.constant_ = unit * (float(np.sqrt(np.mean(lengths**2))) or 1.0)
         extended = self._extended(rows)
         _, strengths, components = np.linalg.svd(extended, full_matrices=False)
         weakest = _WEAKEST * min(self.noise, 1.0) * strengths[0]
         n_kept = max(1, int((strengths > weakest).sum()))
         self.singular_values_ = strengths[:n_kept]
-        self.components_ = components[:n_kept]
+        # A singular vector has no sign of its own: here the largest entry is positive.
+        largest = np.abs(components).argmax(axis=1)
+        signs = np.sign(components[np.arange(len(components)), largest])
+        self.components_ = (components * signs[:, None])[:n_kept]
         levelled = np.hypot(self.singular_values_, self.noise * strengths[0])
         self.scale_ = levelled / np.sqrt(len(rows))
         self._n_features_out = n_kept
@@ -107,7 +114,7 @@ class Trajectories(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             Unit rows, in single precision if ``X`` is.
         """
         check_is_fitted(self)
-        rows = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        rows = self._validated(X, reset=False)
         mapped = self._extended(rows) @ (self.components_ / self.scale_[:, None]).T
         mapped /= np.linalg.norm(mapped, axis=1, keepdims=True)
         return np.asarray(mapped, dtype=rows.dtype)
@@ -117,6 +124,14 @@ class Trajectories(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+    def _validated(self, X: ArrayLike, *, reset: bool) -> NDArray[np.floating]:
+        if isinstance(X, Tensor):
+            X = X.detach()
+        rows: NDArray[np.floating] = validate_data(
+            self, X, dtype=[np.float64, np.float32], reset=reset
+        )
+        return rows
 
     def _extended(self, rows: NDArray[np.floating]) -> NDArray[np.float64]:
         """Return rows without the mean and with the constant, (N, D + 1)."""

@@ -6,13 +6,11 @@ Shapes: N samples, D features, K rows of a block, M components.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Self
 
 import numpy as np
-import scipy.linalg
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import (
@@ -25,8 +23,15 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import Tensor
 
 from selfexpress.data.prefetch import Prefetched
-from selfexpress.data.sources import ArraySource, CheckedRows, MappedSource, RowSource
-from selfexpress.errors import ConfigError, DataError, DegenerateWarning
+from selfexpress.data.sources import (
+    ArraySource,
+    CheckedRows,
+    MappedSource,
+    RowSource,
+    columns_of,
+)
+from selfexpress.errors import ConfigError, DataError, DegenerateWarning, one_line
+from selfexpress.features.second_moments import leading_eigenvectors, second_moments
 from selfexpress.features.whitening_file import read_components, write_components
 
 Rows = Tensor | NDArray[np.floating]
@@ -119,9 +124,9 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         source = _double_source(self._validated(X, reset=True))
         self._check_settings()
-        moments = _second_moments(source, self.block_size, center=self.center)
+        moments = second_moments(source, self.block_size, center=self.center)
         self.n_components_ = self._choose_n_components(len(source))
-        energies, components = _leading_eigenvectors(moments.gram, self.n_components_)
+        energies, components = leading_eigenvectors(moments.gram, self.n_components_)
         if isinstance(self.n_components, str):
             # No more than the rows fill.
             n_full = max(1, int((~self._is_empty(energies)).sum()))
@@ -181,7 +186,7 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         RowSource of shape (N, M), float32
         """
         check_is_fitted(self)
-        self._check_n_features(source.n_features, reset=False)
+        self._check_columns(source, reset=False)
         return MappedSource(
             CheckedRows(source),
             lambda rows: self._map(rows.double()).float(),
@@ -206,7 +211,14 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         check_is_fitted(self)
         scaled = self.components_ * self.scale_[:, None]  # (M, D)
+        shape = np.shape(X)
+        if len(shape) == 2 and shape[1] != len(scaled):
+            raise DataError(
+                f"X must have the {len(scaled)} components of transform, got "
+                f"{shape[1]}. Give what transform returned."
+            )
         if isinstance(X, Tensor):
+            _check_tensor(X)
             weights, mean = (
                 torch.from_numpy(array).to(X.device) for array in (scaled, self.mean_)
             )
@@ -258,7 +270,7 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self, X: ArrayLike | Tensor | RowSource, *, reset: bool
     ) -> Tensor | RowSource | NDArray[np.floating]:
         if not isinstance(X, Tensor) and isinstance(X, RowSource):
-            self._check_n_features(X.n_features, reset=reset)
+            self._check_columns(X, reset=reset)
             return CheckedRows(X)
         if isinstance(X, Tensor):
             _check_tensor(X)
@@ -268,6 +280,17 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             self, X, dtype=[np.float64, np.float32], reset=reset
         )
         return rows
+
+    def _check_columns(self, source: RowSource, *, reset: bool) -> None:
+        """Check or note the number of a source's columns, and their names."""
+        self._check_n_features(source.n_features, reset=reset)
+        try:
+            validate_data(self, columns_of(source), reset=reset, skip_check_array=True)
+        except ValueError as error:
+            raise DataError(
+                f"X must have the columns that fit saw, in their order, but: "
+                f"{one_line(error, longest=240)}."
+            ) from error
 
     def _check_n_features(self, n_features: int, *, reset: bool) -> None:
         if reset:
@@ -332,77 +355,20 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         weights = torch.from_numpy(self.components_ * factors[:, None])
         mapped = (rows - mean) @ weights.T.to(rows.device)
         if self.normalize:
-            length = mapped.norm(dim=1, keepdim=True)
-            size = torch.maximum(rows.norm(dim=1, keepdim=True), mean.norm())
+            length = _lengths(mapped)
+            size = torch.maximum(_lengths(rows), mean.norm())
             # A row without a part along the components is 0, not its rounding.
             is_rounding = length <= _ROUNDING * size * float(factors.max())
             mapped = torch.where(is_rounding, 0, mapped / length)
         return mapped
 
 
-@dataclass(frozen=True)
-class _Moments:
-    """Sums over all rows: of outer products (D, D) about the mean, and the mean."""
-
-    gram: Tensor
-    mean: Tensor
-
-
-def _second_moments(source: RowSource, block_size: int, *, center: bool) -> _Moments:
-    """Sum up X^T X in double precision; memory does not grow with the rows."""
-    gram = shift = total = None
-    for block in source.blocks(block_size):
-        rows = block.rows.double()
-        if gram is None or shift is None or total is None:
-            # About a point near the mean, so that subtracting the mean at the end does
-            # not cancel the digits of a small variance.
-            shift = rows.mean(dim=0) if center else rows.new_zeros(rows.shape[1])
-            gram = rows.new_zeros(rows.shape[1], rows.shape[1])
-            total = rows.new_zeros(rows.shape[1])
-        if center:
-            rows = rows - shift
-            total += rows.sum(dim=0)
-        gram += _outer_products(rows)
-    if gram is None or shift is None or total is None:
-        raise DataError("X must hold at least one row, got none. Check its source.")
-    if not bool(gram.isfinite().all()):
-        raise DataError(
-            "rows must be finite, got NaN or infinite values. Replace or drop them."
-        )
-    offset = total / len(source)
-    return _Moments(gram - len(source) * torch.outer(offset, offset), shift + offset)
-
-
-def _outer_products(rows: Tensor) -> Tensor:
-    if rows.is_cuda:
-        return rows.T @ rows
-    # NumPy sees that the factors are one array and does half the work.
-    array = rows.numpy()
-    return torch.from_numpy(array.T @ array)
-
-
-def _leading_eigenvectors(
-    gram: Tensor, n_vectors: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return eigenvalues, largest first, and eigenvectors as rows with fixed signs."""
-    n_features = len(gram)
-    if gram.is_cuda:
-        every_value, every_vector = torch.linalg.eigh(gram)
-        values = every_value[-n_vectors:].cpu().numpy()
-        vectors = every_vector[:, -n_vectors:].cpu().numpy()
-    else:
-        values, vectors = scipy.linalg.eigh(
-            gram.numpy(),
-            subset_by_index=(n_features - n_vectors, n_features - 1),
-            overwrite_a=True,
-            check_finite=False,
-        )
-    # Rounding can leave a tiny negative where the data have no extent.
-    values = np.maximum(values[::-1], 0.0)
-    vectors = vectors.T[::-1]  # (M, D)
-    largest = np.abs(vectors).argmax(axis=1)
-    signs = np.sign(vectors[np.arange(n_vectors), largest])
-    return values, np.ascontiguousarray(vectors * signs[:, None])
+def _lengths(rows: Tensor) -> Tensor:
+    """Return (K, 1) lengths of rows whose squares may overflow or vanish."""
+    largest = rows.abs().amax(dim=1, keepdim=True)
+    scaled = rows / torch.where(largest > 0, largest, 1)
+    lengths: Tensor = largest * scaled.norm(dim=1, keepdim=True)
+    return lengths
 
 
 def _double_source(rows: Tensor | RowSource | NDArray[np.floating]) -> RowSource:
@@ -421,6 +387,8 @@ def _result_dtype(rows: Tensor | RowSource | NDArray[np.floating]) -> torch.dtyp
 
 
 def _check_tensor(X: Tensor) -> None:
+    if X.layout != torch.strided:
+        raise DataError("X must be dense, got a sparse tensor. Use X.to_dense().")
     if X.ndim != 2 or len(X) == 0:
         raise DataError(
             f"X must be a non-empty table of rows, got shape {tuple(X.shape)}. "

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from selfexpress.errors import DataError, one_line
+from selfexpress.errors import DataError
+from selfexpress.metrics import label_array
 from selfexpress.report.record import Integers, Setting
 
 _LONGEST_TEXT = 200
@@ -71,19 +72,13 @@ def named_classes(
     """Return the classes as positions among their names."""
     if truth is None:
         return np.empty(0, dtype=np.int64), ()
-    given = np.asarray(truth.cpu() if hasattr(truth, "cpu") else truth)
+    given = label_array(truth, "truth")
     if given.shape != (n_samples,):
         raise DataError(
             f"truth must hold one class for each of the {n_samples} fitted samples, "
-            f"got shape {given.shape}. Give the classes of the same samples."
+            f"got {len(given)}. Give the classes of the same samples."
         )
-    try:
-        values, codes = np.unique(given, return_inverse=True)
-    except TypeError as error:
-        raise DataError(
-            f"truth must hold classes of one kind, numbers or text, but they cannot be "
-            f"compared ({one_line(error)}). Fill what is missing."
-        ) from error
+    values, codes = np.unique(given, return_inverse=True)
     if len(values) > MOST_CLASSES:
         raise DataError(
             f"truth must hold at most {MOST_CLASSES} different classes, got "

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from selfexpress.errors import DataError
+from selfexpress.metrics import label_array
 from selfexpress.report.palette import group_colours
 from selfexpress.report.planar import planar_map
 from selfexpress.report.record import confusion_counts, matched_classes
@@ -42,7 +44,8 @@ def plot_coefficients(
     -------
     matplotlib Axes
     """
-    labels = np.asarray(labels)
+    labels = label_array(labels, "labels")
+    _require_as_many(len(labels), coefficients.shape, "coefficients", square=True)
     order = np.argsort(labels, kind="stable")
     picture = _downsample(abs(coefficients)[order][:, order], n_pixels)
     shown = picture[picture > 0]
@@ -108,7 +111,8 @@ def plot_embedding(
     -------
     matplotlib Axes
     """
-    labels = np.asarray(labels)
+    labels = label_array(labels, "labels")
+    _require_as_many(len(labels), np.shape(embedding), "embedding")
     plane = planar_map(embedding, seed=seed)
     axes = axes or _new_axes()
     names = np.unique(labels)
@@ -140,8 +144,10 @@ def plot_confusion(
         Clusters from top to bottom, in an order that puts the class that each is
         matched to on the diagonal.
     """
-    clusters, cluster_codes = np.unique(np.asarray(labels), return_inverse=True)
-    classes, class_codes = np.unique(np.asarray(truth), return_inverse=True)
+    found, true = label_array(labels, "labels"), label_array(truth, "truth")
+    _require_as_many(len(found), true.shape, "truth")
+    clusters, cluster_codes = np.unique(found, return_inverse=True)
+    classes, class_codes = np.unique(true, return_inverse=True)
     shape = (len(clusters), len(classes))
     counts = confusion_counts(cluster_codes, class_codes, shape)
     matched = matched_classes(counts)
@@ -158,6 +164,18 @@ def plot_confusion(
             colour = "white" if np.sqrt(count) > half else "black"
             axes.text(column, row, str(count), ha="center", va="center", color=colour)
     return axes
+
+
+def _require_as_many(
+    n_labels: int, shape: tuple[int, ...], name: str, *, square: bool = False
+) -> None:
+    """Refuse what has not one row for each label, or not one column."""
+    if shape[0] != n_labels or (square and shape[1] != n_labels):
+        raise DataError(
+            f"{name} must have one row{' and one column' if square else ''} for each "
+            f"of the {n_labels} labels, got shape {tuple(shape)}. Of a model that "
+            "clustered a sample of its rows, give labels_[sample_indices_]."
+        )
 
 
 def _new_axes() -> Axes:

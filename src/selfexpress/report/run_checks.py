@@ -10,7 +10,7 @@ import numpy as np
 
 from selfexpress.report.record import Array, Run
 
-_LONGEST_TEXT = 20_000
+LONGEST_TEXT = 20_000
 _MOST_PIXELS = 1024
 _MOST_SIDE = 256
 _MOST_CELLS = 10**8
@@ -39,7 +39,7 @@ def _check_texts(run: Run) -> None:
     for setting in run.settings:
         texts += [setting.name, setting.value, setting.default]
     for text in texts:
-        is_short = isinstance(text, str) and len(text) <= _LONGEST_TEXT
+        is_short = isinstance(text, str) and len(text) <= LONGEST_TEXT
         _require(is_short, "a text is none, or too long")
 
 

@@ -58,7 +58,9 @@ def _take(X: Any, index: Integers) -> Array:
     if isinstance(X, RowSource):
         return X.take(torch.from_numpy(index.astype(np.int64))).cpu().numpy()
     if isinstance(X, Tensor):
-        return X.detach()[torch.from_numpy(index.astype(np.int64))].cpu().numpy()
+        taken = X.detach()[torch.from_numpy(index.astype(np.int64))].cpu()
+        # NumPy has no bfloat16.
+        return (taken.float() if taken.dtype == torch.bfloat16 else taken).numpy()
     return np.asarray(np.asarray(X)[index])
 
 

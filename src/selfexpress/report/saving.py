@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy import sparse
 
-from selfexpress.errors import DataError
+from selfexpress.errors import DataError, one_line
 from selfexpress.report.description import (
     named_classes,
     settings_of,
@@ -32,6 +32,7 @@ from selfexpress.report.members import (
 )
 from selfexpress.report.planar import planar_map
 from selfexpress.report.record import Array, Gallery, Integers, Points, Run
+from selfexpress.report.run_checks import LONGEST_TEXT
 from selfexpress.report.run_files import write_run
 from selfexpress.report.samples import n_samples_of, shown_samples
 
@@ -103,6 +104,9 @@ def save_run(
     DataError
         If the model is not fitted, sizes do not fit, or the folder cannot be written.
     """
+    _require_texts(title=title, command=command)
+    if isinstance(warnings, str):
+        warnings = [warnings]
     run = _gather(
         model,
         X=X,
@@ -187,15 +191,27 @@ def _gather(
             in_graph=in_graph,
         ),
         class_names=names,
-        warnings=tuple(warning_text(warning) for warning in warnings),
+        warnings=tuple(warning_text(each)[:LONGEST_TEXT] for each in warnings),
         labels=labels,
         truth=classes,
-        history={k: np.asarray(v, dtype=np.float64) for k, v in history.items()},
+        # Of a training that was stopped before its first step nothing can be drawn.
+        history={
+            k: np.asarray(v, dtype=np.float64) for k, v in history.items() if len(v)
+        },
         points=points,
         coefficients=measure_coefficients(matrix, labels[in_graph], n_clusters),
         graph=measure_graph(affinity, getattr(model, "eigenvalues_", np.empty(0))),
         gallery=gallery,
     )
+
+
+def _require_texts(**texts: object) -> None:
+    for name, text in texts.items():
+        if not isinstance(text, str) or len(text) > LONGEST_TEXT:
+            raise DataError(
+                f"{name} must be a text of at most {LONGEST_TEXT} characters, got "
+                f"{one_line(repr(text))}. Shorten it, or leave it out."
+            )
 
 
 def _require_fitted(model: FittedClusterer) -> None:

@@ -23,6 +23,7 @@ from rich.text import Text
 from torch import Tensor
 
 from selfexpress import distributed
+from selfexpress.config import require_count
 from selfexpress.errors import ConfigError, DataError
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.training.steps import RECORDED
@@ -111,6 +112,7 @@ class ProgressBar(Callback):
     """
 
     def __init__(self, every: int = 20) -> None:
+        require_count("every", every, advice="Use for example 20.")
         self.every = every
 
     def on_train_begin(self, state: TrainState) -> None:

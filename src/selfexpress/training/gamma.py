@@ -112,6 +112,6 @@ def require_nonzero(n_nonzero: int, gamma: float, bound: SmallestGamma) -> None:
         f"Some coefficient must not be zero, but with gamma={gamma:.4g} the "
         f"network learned that all are; the optimum has some above gamma="
         f"{bound.any_row:.4g} and some for every row above {bound.every_row:.4g}. "
-        f"Raise gamma, for example to {4 * max(gamma, bound.every_row):.4g}, or use "
-        "start='random'."
+        f"Raise gamma, for example to {4 * max(gamma, bound.every_row):.4g}, use "
+        "start='random', or lower learning_rate."
     )

@@ -24,7 +24,7 @@ from selfexpress.data.files import (
     write_csr,
     write_labels,
 )
-from selfexpress.errors import DataError
+from selfexpress.errors import DataError, DegenerateWarning
 
 SUFFIXES = list(FORMATS)
 TYPED = [suffix for suffix in SUFFIXES if suffix != ".csv"]
@@ -470,3 +470,36 @@ def test_a_label_that_looks_like_a_name_is_one_if_it_comes_again(tmp_path):
     assert read_labels(path).tolist() == ["y", "n", "y"]
     path.write_text("y\nno\nyes\n")
     assert read_labels(path).tolist() == ["no", "yes"]
+
+
+@pytest.mark.parametrize(
+    ("first", "column"),
+    [("1.5,#N/A,2", 2), ("1,#N/A,2", 2), ("0.5,word,2", 2), ("1e3,2,-", 3)],
+)
+def test_a_first_row_that_is_hardly_a_header_is_no_header(first, column, tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text(f"{first}\n1,0,0\n0,1,0\n")
+    refused(path, f"line 1, column {column} is")
+
+
+def test_numbers_and_words_may_name_columns(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("id,0,1\n7,8,9\n")
+    np.testing.assert_array_equal(read_array(path), [[7, 8, 9]])
+
+
+def test_a_first_row_that_counts_is_written_as_a_row(tmp_path):
+    rows = np.array([np.arange(9), [3, 1, 2, 0, 5, 4, 8, 7, 6], np.ones(9)])
+    for array in (rows.astype(int), rows):
+        write_array(tmp_path / "rows.csv", array)
+        np.testing.assert_array_equal(read_array(tmp_path / "rows.csv"), rows)
+
+
+def test_a_first_label_that_may_be_a_name_is_told(tmp_path):
+    path = tmp_path / "labels.csv"
+    path.write_text("animal\ncat\ndog\ncat\ndog\n")
+    with pytest.warns(DegenerateWarning, match=r"'animal'.*call it 'label'"):
+        assert read_labels(path).tolist() == ["animal", "cat", "dog", "cat", "dog"]
+    for sound in ("label\ncat\ndog\ncat\ndog\n", "cat\ncat\ndog\ndog\n", "a\nb\n"):
+        path.write_text(sound)
+        read_labels(path)

@@ -26,7 +26,7 @@ from selfexpress.data.sources import (
     UnitRows,
     blocks_between,
 )
-from selfexpress.errors import DataError
+from selfexpress.errors import DataError, DegenerateWarning
 
 N_ROWS, N_FEATURES = 23, 3
 
@@ -389,3 +389,27 @@ def test_columns_that_are_named_in_a_text_file_are_told(tmp_path):
     named = open_rows(tmp_path / "named.csv")
     assert named.feature_names == Prefetched(named).feature_names == ("a", "b")
     assert open_rows(tmp_path / "bare.csv").feature_names is None
+
+
+@pytest.mark.parametrize("order", ["abc", "cba"])
+def test_shards_that_name_columns_after_one_that_does_not_agree(order, tmp_path):
+    rows = np.arange(6.0).reshape(2, 3)
+    np.save(tmp_path / "1.npy", rows)
+    for name, columns in (("2", "abc"), ("3", order)):
+        table = pd.DataFrame(rows, columns=[*columns])
+        table.to_parquet(tmp_path / f"{name}.parquet")
+    if order == "cba":
+        with pytest.raises(DataError, match=r"3.parquet has 'c' where 2.parquet has"):
+            open_rows(tmp_path)
+    else:
+        assert open_rows(tmp_path).feature_names == ("a", "b", "c")
+
+
+@pytest.mark.parametrize("name", ["label", "Target"])
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_column_that_may_hold_the_classes_is_told(name, suffix, tmp_path):
+    table = pd.DataFrame({"a": [1.0, 2.0], name: [0.0, 1.0]})
+    path = tmp_path / f"rows.{suffix}"
+    table.to_csv(path, index=False) if suffix == "csv" else table.to_parquet(path)
+    with pytest.warns(DegenerateWarning, match=f"'{name}' is called as the true class"):
+        assert open_rows(path).n_features == 2

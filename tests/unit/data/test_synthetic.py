@@ -117,3 +117,19 @@ def test_a_seed_gives_the_same_points_twice(seed):
 def test_impossible_settings_are_refused(settings, words):
     with pytest.raises(ConfigError, match=words):
         make_subspaces(**settings)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"n_samples": 2.0},
+        {"dimension": 2.5},
+        {"noise": None},
+        {"noise": "1"},
+        {"random_state": -1},
+        {"random_state": "seed"},
+    ],
+)
+def test_what_is_no_number_is_refused_by_name(bad):
+    with pytest.raises(ConfigError, match=f"{next(iter(bad))} must be"):
+        make_subspaces(**bad)

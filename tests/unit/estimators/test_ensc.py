@@ -126,3 +126,29 @@ def test_the_certificate_is_of_the_rows_given(data, dtype):
     violation = np.abs(g - wanted)
     np.fill_diagonal(violation, 0)
     assert violation.max() <= 1e-6
+
+
+@pytest.mark.parametrize("gamma", [0.3, 1])
+def test_a_relative_gamma_at_which_all_is_zero_is_refused(gamma, seed):
+    data = make_subspaces(3, dimension=3, n_features=9, n_samples=25, random_state=seed)
+    with pytest.raises(ConfigError, match="gamma must be above 1"):
+        EnSC(3, gamma=gamma, gamma_scale="relative").fit(data.X)
+
+
+def test_a_refused_fit_leaves_the_model_as_it_was(seed):
+    data = make_subspaces(3, dimension=3, n_features=9, n_samples=25, random_state=seed)
+    model = EnSC(3, random_state=0).fit(data.X)
+    before = dict(model.timings_)
+    with pytest.raises(ConfigError, match="n_clusters must be at most"):
+        model.set_params(n_clusters=1000).fit(data.X[:, :5])
+    assert model.n_features_in_ == 9
+    assert model.timings_ == before
+
+
+def test_more_neighbours_than_rows_are_all_rows(seed):
+    data = make_subspaces(3, dimension=3, n_features=9, n_samples=25, random_state=seed)
+    graphs = [
+        EnSC(3, n_neighbors=n, random_state=0).fit(data.X).affinity_matrix_
+        for n in (75, 10**12)
+    ]
+    assert (graphs[0] != graphs[1]).nnz == 0

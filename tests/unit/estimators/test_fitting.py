@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
+from sklearn.exceptions import NotFittedError
 
 from selfexpress import SENet, make_subspaces
-from selfexpress.errors import CheckpointError, DegenerateError, DegenerateWarning
+from selfexpress.errors import (
+    CheckpointError,
+    ConfigError,
+    DegenerateError,
+    DegenerateWarning,
+)
+from selfexpress.estimators.gap import objective_gap
 from selfexpress.training import loop
-from selfexpress.training.callbacks import Callback
+from selfexpress.training.callbacks import Callback, ProgressBar
 
 
 @pytest.fixture
@@ -158,3 +166,30 @@ def test_the_model_says_what_the_clustering_used(rows, seed, n_eigenvectors):
     expected = {"auto": model.embedding_.shape[1], None: model.n_clusters_, 5: 5}
     assert model.settings_["n_eigenvectors"] == expected[n_eigenvectors]
     assert model.settings_["n_cluster_samples"] == len(rows) - 9
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"callbacks": Callback()}, "callbacks must be a list of them, got Callback"),
+        ({"checkpoint": 3}, "checkpoint must be a folder's path, got 3"),
+    ],
+)
+def test_what_no_training_can_use_is_refused(bad, message):
+    X = np.random.default_rng(0).normal(size=(20, 5))
+    with pytest.raises(ConfigError, match=message):
+        SENet(2, max_iter=2, random_state=0, **bad).fit(X)
+
+
+def test_a_bar_that_never_moves_is_refused():
+    with pytest.raises(ConfigError, match="every must be a positive integer, got 0"):
+        ProgressBar(0)
+
+
+def test_a_fit_that_failed_leaves_no_network_of_another_one():
+    X = np.random.default_rng(0).normal(size=(40, 8))
+    model = SENet(2, max_iter=5, random_state=0).fit(X)
+    with pytest.raises(DegenerateError):
+        model.set_params(gamma=1e-6).fit(X)
+    with pytest.raises(NotFittedError):
+        objective_gap(model, X)

@@ -583,3 +583,10 @@ def test_bfloat16_trains_and_transforms_close_to_single_precision(seed):
     first, second = exact.history_[0]["loss"], rounded.history_[0]["loss"]
     assert second == pytest.approx(first, rel=0.02)
     assert first != second
+
+
+@pytest.mark.parametrize("n_blocks", [(), 2, None])
+def test_blocks_of_no_stage_are_refused(n_blocks, seed):
+    images = np.zeros((8, 16, 16, 3), dtype=np.uint8)
+    with pytest.raises(ConfigError, match="n_blocks must be a number a stage"):
+        CodingRateEncoder(2, n_blocks=n_blocks).fit(images)

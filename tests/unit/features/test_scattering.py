@@ -369,3 +369,43 @@ def _as_small_images(estimator, X, kernel=None):
 def test_scattering_passes_the_checks_of_scikit_learn(estimator, check, monkeypatch):
     monkeypatch.setattr(estimator_checks, "_enforce_estimator_tags_X", _as_small_images)
     check(estimator)
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e-25, 1e-10, 1e20, 1e300])
+def test_images_in_any_unit_are_scattered_alike(unit, seed):
+    images = np.random.default_rng(seed).random((3, 16, 16))
+    expected = Scattering2D(J=2).fit_transform(images)
+    np.testing.assert_allclose(
+        Scattering2D(J=2).fit_transform(unit * images), expected, atol=1e-4
+    )
+    linear = Scattering2D(J=2, normalize=None, dtype="float64")
+    np.testing.assert_allclose(
+        linear.fit_transform(unit * images) / unit,
+        linear.fit_transform(images),
+        rtol=1e-6,
+    )
+
+
+@pytest.mark.parametrize("n_channels", [1, 3])
+def test_channels_may_come_last(n_channels, seed):
+    images = np.random.default_rng(seed).random((2, n_channels, 16, 16))
+    last = np.moveaxis(images, 1, 3)
+    expected = Scattering2D(J=2).fit_transform(images)
+    fitted = Scattering2D(J=2).fit(last)
+    assert fitted.image_shape_ == (n_channels, 16, 16)
+    assert (fitted.transform(last) == expected).all()
+    assert (fitted.transform(torch.from_numpy(last)).numpy() == expected).all()
+    assert (fitted.transform(images) == expected).all()
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint16, np.int64, ">f8", "f2"])
+def test_pixels_of_any_type_are_taken(dtype, seed):
+    images = np.random.default_rng(seed).integers(0, 2, (2, 16, 16)).astype(dtype)
+    expected = Scattering2D(J=2).fit_transform(images.astype(np.float64))
+    np.testing.assert_allclose(Scattering2D(J=2).fit_transform(images), expected)
+
+
+def test_a_device_that_is_none_is_refused():
+    images = np.ones((1, 16, 16))
+    with pytest.raises(ConfigError, match="device must name a torch device"):
+        Scattering2D(J=2, device="gpu").fit_transform(images)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from selfexpress.errors import ConfigError
@@ -70,3 +71,22 @@ def test_equal_trajectories_have_one_direction():
 def test_a_noise_that_is_none_is_refused():
     with pytest.raises(ConfigError, match="noise must be"):
         Trajectories(noise=0.0).fit(np.eye(3))
+
+
+@pytest.mark.parametrize("unit", [1e-170, 1e-30, 1e30, 1e160])
+def test_any_unit_of_length_will_do(unit, seed):
+    rows, _ = two_motions(seed)
+    np.testing.assert_allclose(
+        Trajectories().fit_transform(unit * rows),
+        Trajectories().fit_transform(rows),
+        atol=1e-9,
+    )
+
+
+def test_signs_do_not_depend_on_how_rows_lie_in_memory(seed):
+    rows, _ = two_motions(seed)
+    expected = Trajectories().fit_transform(rows)
+    for same in (np.asfortranarray(rows), torch.from_numpy(rows).requires_grad_()):
+        np.testing.assert_allclose(
+            Trajectories().fit_transform(same), expected, atol=1e-9
+        )

@@ -387,3 +387,38 @@ def test_rows_without_a_part_along_the_components_are_zero(center, seed):
     np.testing.assert_array_equal(whitening.transform(away[None]), np.zeros((1, 3)))
     lengths = np.linalg.norm(whitening.transform(1e-9 * rows), axis=1)
     np.testing.assert_allclose(lengths, 1)
+
+
+def test_columns_of_a_file_are_known_by_their_names(tmp_path, seed):
+    table = pd.DataFrame(correlated_rows(seed, n_features=4), columns=[*"abcd"])
+    table.to_parquet(tmp_path / "rows.parquet")
+    table[[*"dcba"]].to_parquet(tmp_path / "turned.parquet")
+    right, wrong = (open_rows(tmp_path / f"{n}.parquet") for n in ("rows", "turned"))
+    for fitted in (Whitening(2).fit(table), Whitening(2).fit(right)):
+        assert fitted.feature_names_in_.tolist() == [*"abcd"]
+        np.testing.assert_allclose(
+            fitted.transform(right), fitted.transform(table), atol=1e-6
+        )
+        for read in (fitted.transform, fitted.stream):
+            with pytest.raises(DataError, match="columns that fit saw, in their order"):
+                read(wrong)
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e-170, 1e155, 1e300])
+def test_rows_of_any_size_have_the_same_direction(unit, seed):
+    rows = correlated_rows(seed)
+    fitted = Whitening(5).fit(rows)
+    np.testing.assert_allclose(
+        fitted.transform(unit * rows), fitted.transform(rows), atol=1e-12
+    )
+
+
+def test_what_cannot_be_squared_or_mapped_is_refused(seed):
+    rows = correlated_rows(seed)
+    with pytest.raises(DataError, match="Scale the rows down"):
+        Whitening(5).fit(1e160 * rows)
+    fitted = Whitening(5).fit(rows)
+    with pytest.raises(DataError, match="must have the 5 components of transform"):
+        fitted.inverse_transform(rows)
+    with pytest.raises(DataError, match=r"Use X.to_dense\(\)"):
+        fitted.transform(torch.from_numpy(rows).to_sparse())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -16,12 +18,14 @@ from selfexpress.data.formats.arrays import (
     check_unpacked_size,
     listing,
 )
-from selfexpress.errors import DataError, one_line
+from selfexpress.errors import DataError, DegenerateWarning, one_line
 
 # So many numbers do not count by chance.
 _MANY_COLUMNS = 8
-# What stands for a value that is missing; "nan" is a number.
-_GAPS = frozenset({"", "na", "n/a", "null", "none", "?", "-"})
+# What stands for a value that is missing, or could not be computed; "nan" is a number.
+_GAPS = {"", "na", "n/a", "<na>", "#na", "#n/a", "#n/a n/a", "nil", "null", "none"}
+_GAPS |= {"?", "-", "--", ".", "missing"}
+_GAPS |= {"#value!", "#div/0!", "#num!", "#ref!", "#name?"}
 
 
 def read_rows(path: Path, name: str | None) -> Array:
@@ -75,8 +79,22 @@ def read_labels(path: Path, name: str | None) -> Array:
     # Labels can be "y" and "n": a name that comes again is one of them.
     is_name = first[0].strip() in (*LABEL_NAMES, name) and first[0] not in labels
     is_numeric = all(map(_is_number, labels))
-    is_header = is_name or (is_numeric and not _is_number(first[0]))
-    return _labels(labels if is_header else [first[0], *labels], path)
+    if is_name or (is_numeric and not _is_number(first[0])):
+        return _labels(labels, path)
+    if not is_numeric and _stands_out(first[0], labels):
+        warnings.warn(
+            f"The first line of {path}, {one_line(first[0], longest=40)!r}, is taken "
+            "for a label, though no other line has it and every other label comes "
+            "again. If it is the name of the column, call it 'label'.",
+            DegenerateWarning,
+            stacklevel=3,
+        )
+    return _labels([first[0], *labels], path)
+
+
+def _stands_out(first: str, labels: Sequence[str]) -> bool:
+    """Tell whether all labels come again and the first line does not."""
+    return first not in labels and min(Counter(labels).values(), default=0) > 1
 
 
 def write_rows(path: Path, array: Array) -> None:
@@ -87,7 +105,14 @@ def write_rows(path: Path, array: Array) -> None:
             "dimensions. Flatten each sample, or write .npy."
         )
     numbers = array.astype(np.uint8) if array.dtype.kind == "b" else array
-    np.savetxt(path, numbers, fmt="%s", delimiter=",")
+    # A first row 0, 1, 2 and so on would be read as names of columns: not 0.0, 1, 2.
+    is_count = len(array) and _is_count([str(number) for number in numbers[0]])
+    first = ["0.0", *map(str, numbers[0, 1:])] if is_count else None
+    with path.open("w", encoding="utf-8") as stream:
+        if first is not None:
+            stream.write(",".join(first) + "\n")
+            numbers = numbers[1:]
+        np.savetxt(stream, numbers, fmt="%s", delimiter=",")
 
 
 def write_labels(path: Path, labels: Array) -> None:
@@ -133,13 +158,8 @@ def _header(path: Path) -> list[str] | None:
     cells = first_lines[0] if first_lines else []
     if all(map(_is_number, cells)):
         return cells if len(first_lines) == 2 and _are_counted(*first_lines) else None
-    words = [cell.strip() for cell in cells if not _is_number(cell)]
-    if (
-        len(words) < len(cells)
-        and any(words)
-        and _GAPS.issuperset(map(str.lower, words))
-    ):
-        # A row of numbers with gaps, which is refused where numbers are read.
+    if _is_row_with_gaps(cells):
+        # Refused where numbers are read.
         return None
     if not all(cell.strip() for cell in cells):
         raise DataError(
@@ -148,6 +168,18 @@ def _header(path: Path) -> list[str] | None:
             "a row index, write the file without it (pandas: index=False)."
         )
     return cells
+
+
+def _is_row_with_gaps(cells: Sequence[str]) -> bool:
+    """Tell whether a first line is no header: some numbers, and what is none of them.
+
+    Columns are named by whole numbers, if by numbers.
+    """
+    words = [cell.strip().lower() for cell in cells if not _is_number(cell)]
+    numbers = [cell.strip() for cell in cells if _is_number(cell)]
+    if not numbers or not any(words):
+        return False
+    return _GAPS.issuperset(words) or not all(map(str.isdigit, numbers))
 
 
 def _are_counted(cells: Sequence[str], below: Sequence[str]) -> bool:
