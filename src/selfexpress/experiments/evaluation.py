@@ -112,6 +112,30 @@ def express(
     )
 
 
+def merged_scores(
+    affinity: sparse.csr_array,
+    truth: Array,
+    *,
+    n_clusters: int,
+    n_init: int,
+    seed: int,
+    device: torch.device,
+) -> dict[str, float]:
+    """Score the labels that SENet's own spectral step finds in a graph.
+
+    It merges pieces, where a recipe's step is k-means in a number of eigenvectors.
+    """
+    clusters = spectral_clusters(
+        affinity,
+        n_clusters,
+        n_eigenvectors="auto",
+        n_init=n_init,
+        seed=seed,
+        device=device,
+    )
+    return label_scores(clusters.labels, truth)
+
+
 def scores(clustering: Clustering, truth: Array) -> dict[str, float]:
     """Score labels, coefficients and graph against the true classes."""
     return {

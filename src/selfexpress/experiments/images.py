@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 
 from selfexpress.estimators.senet import SENet
 from selfexpress.experiments import presets
@@ -24,6 +25,7 @@ from selfexpress.experiments.evaluation import (
     express,
     label_scores,
     make_senet,
+    merged_scores,
     scores,
     thinned,
 )
@@ -92,9 +94,16 @@ class ImageCell(Cell):
             with stage(seconds, "predict"):
                 named = model.predict(part)
             found["predict"] = label_scores(named, truth)
-        found["full"] = self._score(
-            model.network_, rows.X, rows.labels, context, seconds
+        everything = find_clusters(
+            model.network_,
+            rows.X,
+            self.preset,
+            seed=self.seed,
+            context=context,
+            seconds=seconds,
         )
+        found["full"] = scores(everything, rows.labels)
+        found["merged"] = _merged(everything.affinity, rows.labels, self, context)
         for look in looks:
             found[f"curve_{look.name}"] = look.found
         if self.look_at_all:
@@ -287,9 +296,11 @@ class MethodCell(Cell):
             model.fit(X)
         seconds |= getattr(model, "timings_", {})
         found = {"estimator": _settings(model)}
-        if hasattr(model, "coefficients_"):
-            return Outcome(found | scores(_fitted(model), truth), seconds)
-        return Outcome(found | label_scores(model.labels_, truth), seconds)
+        if not hasattr(model, "coefficients_"):
+            return Outcome(found | label_scores(model.labels_, truth), seconds)
+        found |= scores(_fitted(model), truth)
+        found["merged"] = _merged(model.affinity_matrix_, truth, self, context)
+        return Outcome(found, seconds)
 
 
 def find_clusters(
@@ -418,6 +429,22 @@ def curve_size(is_quick: bool) -> int:
 def train_sizes(is_quick: bool) -> tuple[int, ...]:
     """Return the numbers of training images of Table 2 and Figure 3."""
     return (150, 300) if is_quick else presets.TRAIN_SIZES
+
+
+def _merged(
+    affinity: sparse.csr_array,
+    truth: Array,
+    cell: ImageCell | MethodCell,
+    context: Context,
+) -> dict[str, float]:
+    return merged_scores(
+        affinity,
+        truth,
+        n_clusters=cell.preset.n_clusters,
+        n_init=cell.preset.recipe.n_init,
+        seed=cell.seed,
+        device=context.device,
+    )
 
 
 def _fitted(model: Any) -> Clustering:
