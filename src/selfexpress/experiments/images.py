@@ -295,7 +295,7 @@ class MethodCell(Cell):
         with stage(seconds, "total"):
             model.fit(X)
         seconds |= getattr(model, "timings_", {})
-        found = {"estimator": _settings(model)}
+        found: dict[str, Any] = {"estimator": _settings(model)}
         if not hasattr(model, "coefficients_"):
             return Outcome(found | label_scores(model.labels_, truth), seconds)
         found |= scores(_fitted(model), truth)
