@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from scipy import sparse
 
 from selfexpress.config import NetworkConfig
 from selfexpress.data.sources import ArraySource, RowBlock
@@ -36,3 +38,28 @@ def small_problem(*, seed: int, n_samples: int = 40, batch_size: int = 6):
     generator = torch.Generator().manual_seed(seed + 1)
     index = torch.randperm(n_samples, generator=generator)[:batch_size]
     return small_network(5, seed=seed), RowBlock(rows[index], index), source
+
+
+def blocks(sizes, *, inside, outside, seed=0):
+    """Groups whose members are all joined; weights inside by group."""
+    truth = np.repeat(np.arange(len(sizes)), sizes)
+    rng = np.random.default_rng(seed)
+    weights = np.where(
+        truth[:, None] == truth, np.take(inside, truth)[:, None], outside
+    ) * rng.uniform(0.9, 1.1, (len(truth),) * 2)
+    weights = np.triu(weights, 1)
+    return sparse.csr_array(weights + weights.T), truth
+
+
+def uneven_groups(seed: int):
+    """Three large groups and two small ones, to be made four.
+
+    Two of the large ones are joined more closely than the small ones are.
+    """
+    sizes = [60, 60, 60, 10, 10]
+    affinity, truth = blocks(sizes, inside=[1.0] * 5, outside=0.005, seed=seed)
+    dense = np.triu(affinity.toarray(), 1)
+    rng = np.random.default_rng(seed)
+    dense[np.ix_(truth == 0, truth == 1)] = 0.3 * rng.uniform(0.9, 1.1, (60, 60))
+    dense[np.ix_(truth == 3, truth == 4)] = 0.15
+    return sparse.csr_array(dense + dense.T), truth

@@ -77,6 +77,16 @@ def test_table_3_reaches_its_accuracies(dataset, n_train, least, results):
     assert np.mean([np.mean(runs) for runs in by_seed.values()]) >= least
 
 
+@pytest.mark.parametrize(
+    ("dataset", "least"), [("mnist", 0.96), ("fashion-mnist", 0.65), ("cifar10", 0.70)]
+)
+def test_table_3_reaches_its_accuracies_with_pieces_merged(dataset, least, results):
+    cell = table3.cell(dataset, "senet", False)
+    by_seed = results.metric_of_runs(cell, "merged", "accuracy")
+    assert len(by_seed) >= 3
+    assert np.mean([np.mean(runs) for runs in by_seed.values()]) >= least
+
+
 @pytest.mark.parametrize("dataset", ["mnist", "fashion-mnist"])
 def test_graphs_are_as_good_as_the_exact_method_s(dataset, results):
     """It is the clustering of graphs that swings, not the graphs."""

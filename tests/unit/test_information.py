@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from compare import assert_same_partition
+from problems import blocks, uneven_groups
 from scipy import sparse
 
 from selfexpress.errors import DegenerateWarning
@@ -30,17 +31,6 @@ def joined(joint, owner):
     result = np.zeros((n_clusters, n_clusters))
     np.add.at(result, (owner[:, None], owner[None]), joint)
     return result
-
-
-def blocks(sizes, *, inside, outside, seed=0):
-    """Groups whose members are all joined; weights inside by group."""
-    truth = np.repeat(np.arange(len(sizes)), sizes)
-    rng = np.random.default_rng(seed)
-    weights = np.where(
-        truth[:, None] == truth, np.take(inside, truth)[:, None], outside
-    ) * rng.uniform(0.9, 1.1, (len(truth),) * 2)
-    weights = np.triu(weights, 1)
-    return sparse.csr_array(weights + weights.T), truth
 
 
 def test_information_is_the_definition(seed):
@@ -154,13 +144,7 @@ def test_a_large_cluster_is_split_rather_than_a_small_one(seed):
 
     Plain spectral clustering splits the small group.
     """
-    sizes = [60, 60, 60, 10, 10]
-    affinity, truth = blocks(sizes, inside=[1.0] * 5, outside=0.005, seed=seed)
-    dense = np.triu(affinity.toarray(), 1)
-    rng = np.random.default_rng(seed)
-    dense[np.ix_(truth == 0, truth == 1)] = 0.3 * rng.uniform(0.9, 1.1, (60, 60))
-    dense[np.ix_(truth == 3, truth == 4)] = 0.15
-    affinity = sparse.csr_array(dense + dense.T)
+    affinity, truth = uneven_groups(seed)
     plain = spectral_clusters(affinity, 4, seed=seed)
     assert_same_partition(plain.labels, np.array([0, 0, 1, 2, 3])[truth])
     merged = spectral_clusters(affinity, 4, n_eigenvectors="auto", seed=seed)

@@ -239,10 +239,15 @@ _REMARKS = (
     "ESC, here SENet's.",
     "With 20,000 images of MNIST or Fashion-MNIST, graphs of SENet have hardly more "
     "wrong edges than EnSC's, with every seed. What k-means in 15 eigenvectors makes "
-    "of them is another matter: on MNIST a seed can end far below the others, and on "
-    "Fashion-MNIST ACC swings from seed to seed, where wrong edges hardly move, and "
-    "between all images and the test images of one network. The paper shows one run. "
-    "`docs/accuracy.md` takes this apart, and shows a spectral step that swings less.",
+    "of them is another matter: on Fashion-MNIST ACC swings from seed to seed, where "
+    "wrong edges hardly move, and between all images and the test images of one "
+    "network; on MNIST one network of five ended far below the others with an earlier "
+    "version of this code. The paper shows one run. `docs/accuracy.md` takes this "
+    "apart.",
+    "Pieces merged: the labels that SENet's own spectral step (`docs/how-it-works.md`) "
+    "finds in the same graphs. Everything up to the graph is as in the other columns, "
+    "and no number of eigenvectors is chosen; the paper has no such step. Runs from "
+    "before this column have no figure in it.",
 )
 
 TABLE3 = Experiment("table3", "Methods on whole data sets", cells, summarize)

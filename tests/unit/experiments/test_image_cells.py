@@ -8,6 +8,7 @@ import dataset_files
 import numpy as np
 import pytest
 import torch
+from problems import uneven_groups
 from toy_images import PRESET, SMALL, toy_context
 
 from selfexpress.data import datasets, registry
@@ -15,6 +16,7 @@ from selfexpress.errors import DataError
 from selfexpress.experiments import inputs
 from selfexpress.experiments.algorithms import AlgorithmCell
 from selfexpress.experiments.cells import Context, Outcome, run_cell
+from selfexpress.experiments.evaluation import merged_scores
 from selfexpress.experiments.images import (
     ImageCell,
     MethodCell,
@@ -47,7 +49,7 @@ def test_one_network_is_scored_on_training_test_and_all_rows(context, seed):
     )
     outcome = cell.run(context)
     found = outcome.metrics
-    for part in ("train", "test", "full", "predict"):
+    for part in ("train", "test", "full", "predict", "merged"):
         assert found[part]["accuracy"] >= 0.9
     # The last look sees the network that the result has.
     for part in ("train", "full"):
@@ -85,8 +87,22 @@ def test_other_methods_run_on_the_same_rows(method, context, seed):
         assert record["metrics"]["sre"] == sre
     assert record["seconds"]["total"] > 0
     has_graph = method not in ("k-means", "spectral")
-    for name in ("wrong_edges", "graph_sre"):
+    for name in ("wrong_edges", "graph_sre", "merged"):
         assert (name in record["metrics"]) == has_graph
+
+
+def test_merged_pieces_are_what_senet_s_own_spectral_step_finds(seed):
+    affinity, groups = uneven_groups(seed)
+    found = merged_scores(
+        affinity,
+        np.array([0, 1, 2, 3, 3])[groups],
+        n_clusters=4,
+        n_init=5,
+        seed=seed,
+        device=torch.device("cpu"),
+    )
+    # As many eigenvectors as clusters would split the last group.
+    assert set(found.values()) == {1.0}
 
 
 def test_methods_have_the_settings_behind_the_paper_s_rows():
