@@ -17,9 +17,9 @@ from record import write_record
 from selfexpress import SSCOMP
 from selfexpress.experiments.cells import Context
 from selfexpress.experiments.evaluation import Clustering, scores
-from selfexpress.experiments.images import preset_of
 from selfexpress.experiments.inputs import image_rows
 from selfexpress.experiments.places import default_cache
+from selfexpress.experiments.presets import preset_of
 
 N_NONZERO = (3, 5, 10)
 

@@ -9,7 +9,8 @@ import pytest
 
 from selfexpress.cli.reproduction_page import write_page
 from selfexpress.experiments import ablations, algorithms, table1, table3
-from selfexpress.experiments.images import ensc_cell, senet_cell
+from selfexpress.experiments.compared_methods import ensc_cell
+from selfexpress.experiments.images import senet_cell
 from selfexpress.experiments.published import TABLE_2, TABLE_3
 from selfexpress.experiments.records import checkout
 from selfexpress.experiments.runner import Results

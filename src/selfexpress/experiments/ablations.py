@@ -9,8 +9,14 @@ from itertools import zip_longest
 import numpy as np
 
 from selfexpress.experiments.cells import Cell
-from selfexpress.experiments.images import ImageCell, curve_size, preset_of, senet_cell
-from selfexpress.experiments.presets import BATCH_SIZES, DEPTHS, WIDTHS, Recipe
+from selfexpress.experiments.images import ImageCell, curve_size, senet_cell
+from selfexpress.experiments.presets import (
+    BATCH_SIZES,
+    DEPTHS,
+    WIDTHS,
+    Recipe,
+    preset_of,
+)
 from selfexpress.experiments.published import ABLATION_DEPTH, ABLATION_THRESHOLD
 from selfexpress.experiments.runner import Experiment, Results
 from selfexpress.experiments.summary import (

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from selfexpress.experiments.cells import Cell, Context, Outcome
 from selfexpress.experiments.evaluation import make_senet, scores
-from selfexpress.experiments.images import find_clusters, preset_of
+from selfexpress.experiments.images import find_clusters
 from selfexpress.experiments.inputs import image_rows
 from selfexpress.experiments.meter import Meter
-from selfexpress.experiments.presets import ALGORITHM_SIZES, ImagePreset
+from selfexpress.experiments.presets import ALGORITHM_SIZES, ImagePreset, preset_of
 from selfexpress.experiments.runner import Experiment, Results
 from selfexpress.experiments.summary import (
     Figure,

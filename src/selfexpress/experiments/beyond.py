@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from selfexpress.estimators.senet import SENet
 from selfexpress.experiments.cells import Cell
-from selfexpress.experiments.images import preset_of
-from selfexpress.experiments.presets import MNIST, Recipe, quick_recipe
+from selfexpress.experiments.presets import MNIST, Recipe, preset_of, quick_recipe
 from selfexpress.experiments.runner import Experiment, Results
 from selfexpress.experiments.study import (
     Changes,

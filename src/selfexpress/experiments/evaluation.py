@@ -22,7 +22,7 @@ from selfexpress.affinity.graph import build_affinity
 from selfexpress.data.sources import ArraySource
 from selfexpress.estimators.senet import SENet
 from selfexpress.experiments.cells import stage
-from selfexpress.experiments.presets import Recipe
+from selfexpress.experiments.presets import ImagePreset, Recipe
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.spectral import spectral_clusters
 from selfexpress.training.callbacks import Callback, TrainState
@@ -112,12 +112,28 @@ def express(
     )
 
 
+def fitted_clustering(model: Any) -> Clustering:
+    """Return what a fitted clusterer found."""
+    return Clustering(
+        model.coefficients_, model.affinity_matrix_, model.labels_, model.embedding_
+    )
+
+
+def plain_settings(model: Any) -> dict[str, Any]:
+    """Return an estimator's settings, as far as a record can hold them."""
+    known = (bool, int, float, str, type(None), tuple, torch.device)
+    return {
+        name: value
+        for name, value in model.get_params(deep=False).items()
+        if isinstance(value, known) and name != "callbacks"
+    }
+
+
 def merged_scores(
     affinity: sparse.csr_array,
     truth: Array,
+    preset: ImagePreset,
     *,
-    n_clusters: int,
-    n_init: int,
     seed: int,
     device: torch.device,
 ) -> dict[str, float]:
@@ -127,9 +143,9 @@ def merged_scores(
     """
     clusters = spectral_clusters(
         affinity,
-        n_clusters,
+        preset.n_clusters,
         n_eigenvectors="auto",
-        n_init=n_init,
+        n_init=preset.recipe.n_init,
         seed=seed,
         device=device,
     )

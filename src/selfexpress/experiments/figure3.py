@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from selfexpress.experiments.cells import Cell
+from selfexpress.experiments.compared_methods import ensc_cell
 from selfexpress.experiments.evaluation import MOST_EDGES
 from selfexpress.experiments.images import (
     ImageCell,
-    ensc_cell,
     scores_of_all,
     senet_cells,
     timing_cell,

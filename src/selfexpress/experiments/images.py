@@ -10,29 +10,28 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from scipy import sparse
 
 from selfexpress.estimators.senet import SENet
 from selfexpress.experiments import presets
-from selfexpress.experiments.cells import Cell, Context, Outcome, Record, stage
+from selfexpress.experiments.cells import Cell, Context, Outcome, stage
 from selfexpress.experiments.evaluation import (
     AtSteps,
     Clustering,
     WithoutThreshold,
     cluster,
     express,
+    fitted_clustering,
     label_scores,
     make_senet,
     merged_scores,
+    plain_settings,
     scores,
     thinned,
 )
 from selfexpress.experiments.inputs import ImageRows, image_rows
 from selfexpress.experiments.meter import Meter
-from selfexpress.experiments.methods import make_method
-from selfexpress.experiments.presets import ImagePreset
+from selfexpress.experiments.presets import ImagePreset, preset_of
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.training.callbacks import Callback
 
@@ -84,9 +83,9 @@ class ImageCell(Cell):
             look.seconds for look in looks
         )
         found: dict[str, Any] = {
-            "train": scores(_fitted(model), rows.labels[index]),
+            "train": scores(fitted_clustering(model), rows.labels[index]),
             "history": thinned(model.history_),
-            "estimator": _settings(model),
+            "estimator": plain_settings(model),
         }
         if rows.n_first < len(rows.X):
             part, truth = rows.X[rows.n_first :], rows.labels[rows.n_first :]
@@ -103,7 +102,13 @@ class ImageCell(Cell):
             seconds=seconds,
         )
         found["full"] = scores(everything, rows.labels)
-        found["merged"] = _merged(everything.affinity, rows.labels, self, context)
+        found["merged"] = merged_scores(
+            everything.affinity,
+            rows.labels,
+            self.preset,
+            seed=self.seed,
+            device=context.device,
+        )
         for look in looks:
             found[f"curve_{look.name}"] = look.found
         if self.look_at_all:
@@ -232,77 +237,6 @@ class TimingCell(Cell):
         return Outcome({"peak_bytes": meter.peak_bytes}, seconds)
 
 
-@dataclass(frozen=True, kw_only=True)
-class MethodCell(Cell):
-    """Another method on the same features.
-
-    Attributes
-    ----------
-    preset : ImagePreset
-        Its recipe gives graph and spectral step of the self-expressive methods.
-    method : str
-        A key of :data:`~selfexpress.experiments.methods.METHODS`.
-    part : {"full", "test"}
-    gamma_scale : {"absolute", "relative"}
-        Of EnSC: SENet's own gamma, or that of EnSC's authors, which counts from where
-        the first coefficient appears.
-    """
-
-    task: ClassVar[str] = "methods"
-    preset: ImagePreset
-    method: str
-    part: str = "full"
-    gamma_scale: str = "absolute"
-
-    @property
-    def is_timed(self) -> bool:
-        """EnSC's time, of the first seed, is compared with SENet's."""
-        return self.method == "ensc" and self.seed == 0
-
-    def label(self) -> str:
-        """Say which cell this is."""
-        scale = "" if self.gamma_scale == "absolute" else f" gamma={self.gamma_scale}"
-        return (
-            f"dataset={self.preset.dataset} method={self.method} part={self.part}"
-            f"{scale}"
-        )
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the settings of the method itself."""
-        settings = method_settings(self.method, self.preset)
-        if self.method == "ensc":
-            settings["gamma_scale"] = self.gamma_scale
-        return settings
-
-    def fits(self, record: Record) -> bool:
-        """Say whether a record is of the method with today's settings."""
-        used = record.get("metrics", {}).get("estimator", {})
-        return used.items() >= self.arguments().items() or "error" in record
-
-    def run(self, context: Context) -> Outcome:
-        """Fit the method and score its labels, coefficients and graph."""
-        rows = image_rows(self.preset, context)
-        start = rows.n_first if self.part == "test" else 0
-        X = rows.unscaled() if self.method in _ON_UNSCALED_ROWS else rows.X
-        X, truth = X[start:], rows.labels[start:]
-        settings = self.arguments()
-        if self.method != "k-means":
-            settings["device"] = context.device
-        model = make_method(
-            self.method, self.preset.n_clusters, seed=self.seed, **settings
-        )
-        seconds: dict[str, float] = {}
-        with stage(seconds, "total"):
-            model.fit(X)
-        seconds |= getattr(model, "timings_", {})
-        found: dict[str, Any] = {"estimator": _settings(model)}
-        if not hasattr(model, "coefficients_"):
-            return Outcome(found | label_scores(model.labels_, truth), seconds)
-        found |= scores(_fitted(model), truth)
-        found["merged"] = _merged(model.affinity_matrix_, truth, self, context)
-        return Outcome(found, seconds)
-
-
 def find_clusters(
     network: SelfExpressiveNetwork,
     X: Array,
@@ -325,48 +259,6 @@ def find_clusters(
         device=context.device,
         seconds=seconds,
     )
-
-
-def method_settings(method: str, preset: ImagePreset) -> dict[str, Any]:
-    """Return the arguments of a method's constructor for a data set.
-
-    EnSC has the gamma, l1_ratio, graph and spectral step of SENet, as in the paper;
-    ESC the same graph and spectral step with 300 exemplars, the number the paper
-    states for EMNIST. Of SSC-OMP and spectral clustering the paper states nothing:
-    theirs are the settings that its rows were found with, see Table 3.
-    """
-    recipe = preset.recipe
-    spectral = {"n_eigenvectors": recipe.n_eigenvectors, "n_init": recipe.n_init}
-    graph = {"affinity": recipe.affinity, "n_neighbors": recipe.n_neighbors}
-    penalty = {"gamma": recipe.gamma, "l1_ratio": recipe.l1_ratio}
-    settings: dict[str, dict[str, Any]] = {
-        "k-means": {},
-        "spectral": {"n_neighbors": 5},
-        "ssc-omp": {
-            "n_nonzero": _PURSUED_ROWS.get(preset.dataset, 10),
-            "normalize": False,
-        },
-        "ensc": {**penalty, **graph, **spectral, "n_nonzero": recipe.n_nonzero},
-        "esc": {
-            **penalty,
-            "l1_ratio": 1.0,
-            "n_exemplars": 300,
-            **graph,
-            **spectral,
-        },
-    }
-    return dict(settings[method])
-
-
-_ON_UNSCALED_ROWS = ("ssc-omp",)
-# Where it is not ten.
-_PURSUED_ROWS = {"mnist": 5}
-
-
-def preset_of(dataset: str, is_quick: bool) -> ImagePreset:
-    """Return a data set's preset, or its small version."""
-    preset = presets.IMAGES[dataset]
-    return presets.quick(preset) if is_quick else preset
 
 
 def senet_cell(dataset: str, n_train: int, is_quick: bool) -> ImageCell:
@@ -394,22 +286,6 @@ def scores_of_all(cell: Cell) -> tuple[str, ...]:
     return ("full",) if isinstance(cell, ImageCell) else ()
 
 
-def ensc_cell(
-    dataset: str,
-    is_quick: bool,
-    *,
-    part: str = "full",
-    gamma_scale: str = "absolute",
-) -> MethodCell:
-    """Return the cell of the exact method, which SENet is compared with."""
-    return MethodCell(
-        preset=preset_of(dataset, is_quick),
-        method="ensc",
-        part=part,
-        gamma_scale=gamma_scale,
-    )
-
-
 def timing_cell(dataset: str, n_train: int, is_quick: bool) -> TimingCell:
     """Return the cell that tells the seconds of :func:`senet_cell`."""
     preset = preset_of(dataset, is_quick)
@@ -429,35 +305,3 @@ def curve_size(is_quick: bool) -> int:
 def train_sizes(is_quick: bool) -> tuple[int, ...]:
     """Return the numbers of training images of Table 2 and Figure 3."""
     return (150, 300) if is_quick else presets.TRAIN_SIZES
-
-
-def _merged(
-    affinity: sparse.csr_array,
-    truth: Array,
-    cell: ImageCell | MethodCell,
-    context: Context,
-) -> dict[str, float]:
-    return merged_scores(
-        affinity,
-        truth,
-        n_clusters=cell.preset.n_clusters,
-        n_init=cell.preset.recipe.n_init,
-        seed=cell.seed,
-        device=context.device,
-    )
-
-
-def _fitted(model: Any) -> Clustering:
-    return Clustering(
-        model.coefficients_, model.affinity_matrix_, model.labels_, model.embedding_
-    )
-
-
-def _settings(model: Any) -> dict[str, Any]:
-    """Return an estimator's settings, as far as a record can hold them."""
-    known = (bool, int, float, str, type(None), tuple, torch.device)
-    return {
-        name: value
-        for name, value in model.get_params(deep=False).items()
-        if isinstance(value, known) and name != "callbacks"
-    }

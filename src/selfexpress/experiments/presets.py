@@ -115,6 +115,12 @@ BATCH_SIZES = (10, 30, 100, 300, 1000)
 ALGORITHM_SIZES = (1000, 2000, 5000, 10_000, 20_000)
 
 
+def preset_of(dataset: str, is_quick: bool) -> ImagePreset:
+    """Return a data set's preset, or its small version."""
+    preset = IMAGES[dataset]
+    return quick(preset) if is_quick else preset
+
+
 def quick(preset: ImagePreset) -> ImagePreset:
     """Return a small version for a CPU: few images, few steps, a small network."""
     return replace(preset, n_images=1200, recipe=quick_recipe(preset.recipe))

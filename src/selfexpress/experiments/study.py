@@ -24,9 +24,9 @@ from selfexpress.experiments.evaluation import (
     objective_parts,
     scores,
 )
-from selfexpress.experiments.images import find_clusters, preset_of
+from selfexpress.experiments.images import find_clusters
 from selfexpress.experiments.inputs import encoder_features, image_rows
-from selfexpress.experiments.presets import ImagePreset
+from selfexpress.experiments.presets import ImagePreset, preset_of
 from selfexpress.features.scattering import Scattering2D
 from selfexpress.features.whitening import Whitening
 

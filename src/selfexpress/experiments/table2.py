@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from selfexpress.experiments.cells import Cell
-from selfexpress.experiments.images import (
-    MethodCell,
-    ensc_cell,
-    senet_cells,
-)
+from selfexpress.experiments.compared_methods import MethodCell, ensc_cell
+from selfexpress.experiments.images import senet_cells
 from selfexpress.experiments.presets import IMAGES
 from selfexpress.experiments.published import TABLE_2
 from selfexpress.experiments.runner import Experiment, Results

@@ -7,16 +7,15 @@ import numpy as np
 from selfexpress.data.datasets import locate
 from selfexpress.errors import DataError
 from selfexpress.experiments.cells import Cell, Record
+from selfexpress.experiments.compared_methods import MethodCell
 from selfexpress.experiments.images import (
-    MethodCell,
     curve_size,
-    preset_of,
     scores_of_all,
     senet_cell,
     senet_cells,
     train_sizes,
 )
-from selfexpress.experiments.presets import IMAGES
+from selfexpress.experiments.presets import IMAGES, preset_of
 from selfexpress.experiments.published import TABLE_3, TABLE_3_QUOTED, Scores
 from selfexpress.experiments.runner import Experiment, Results
 from selfexpress.experiments.summary import Figure, Summary, Table, least_to_most

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from selfexpress.experiments.cells import Cell
-from selfexpress.experiments.images import (
-    TimingCell,
-    ensc_cell,
-    timing_cell,
-    train_sizes,
-)
+from selfexpress.experiments.compared_methods import ensc_cell
+from selfexpress.experiments.images import TimingCell, timing_cell, train_sizes
 from selfexpress.experiments.presets import IMAGES
 from selfexpress.experiments.published import TIMES, TIMES_ENSC
 from selfexpress.experiments.runner import Experiment, Results

@@ -16,14 +16,9 @@ from selfexpress.errors import DataError
 from selfexpress.experiments import inputs
 from selfexpress.experiments.algorithms import AlgorithmCell
 from selfexpress.experiments.cells import Context, Outcome, run_cell
+from selfexpress.experiments.compared_methods import MethodCell, method_settings
 from selfexpress.experiments.evaluation import merged_scores
-from selfexpress.experiments.images import (
-    ImageCell,
-    MethodCell,
-    TimingCell,
-    method_settings,
-    senet_cell,
-)
+from selfexpress.experiments.images import ImageCell, TimingCell, senet_cell
 from selfexpress.experiments.inputs import image_rows, scattering_features
 from selfexpress.experiments.methods import METHODS, make_method
 from selfexpress.experiments.presets import (
@@ -96,8 +91,7 @@ def test_merged_pieces_are_what_senet_s_own_spectral_step_finds(seed):
     found = merged_scores(
         affinity,
         np.array([0, 1, 2, 3, 3])[groups],
-        n_clusters=4,
-        n_init=5,
+        replace(PRESET, n_clusters=4, recipe=replace(SMALL, n_init=5)),
         seed=seed,
         device=torch.device("cpu"),
     )
