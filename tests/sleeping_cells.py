@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import torch
 
+from selfexpress.data.atomic import replacing
 from selfexpress.errors import SelfExpressError
 from selfexpress.experiments.cells import Cell, Context, Outcome
 from selfexpress.experiments.runner import Results, run_cells
@@ -28,8 +29,12 @@ class Sleep(Cell):
     def run(self, context: Context) -> Outcome:
         if self.seed:
             context.cache.mkdir(exist_ok=True)
-            (context.cache / str(os.getpid())).touch()
-            time.sleep(600)
+            results = context.cache.with_name("results")
+            results.mkdir(exist_ok=True)
+            with replacing(results / f"{os.getpid()}.npy") as partial:
+                partial.touch()
+                (context.cache / str(os.getpid())).touch()
+                time.sleep(600)
         return Outcome({"slept": 1.0}, {})
 
 

@@ -276,8 +276,31 @@ def label_array(labels: ArrayLike | Tensor, name: str) -> NDArray[Any]:
         is_text = {isinstance(value, str | bytes) for value in values}
         if len(is_text) > 1:
             raise _mixture(name)
-        values = np.array(values.tolist())
+        values = _of_own_kind(values)
     return values
+
+
+def distinct(labels: NDArray[Any], name: str) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Return the different labels in order, and the place of each among them.
+
+    Raises
+    ------
+    DataError
+        If they have no order, as numbers and dates have none.
+    """
+    try:
+        return np.unique(labels, return_inverse=True)
+    except TypeError as error:
+        raise _mixture(name) from error
+
+
+def _of_own_kind(values: NDArray[np.object_]) -> NDArray[Any]:
+    """Return objects as numbers or text if they are; others, as tuples, as they are."""
+    try:
+        found = np.array(values.tolist())
+    except ValueError:  # tuples of different lengths
+        return values
+    return found if found.shape == values.shape else values
 
 
 def _has_gaps(values: NDArray[Any]) -> bool:
@@ -299,8 +322,8 @@ def _is_gap(value: object) -> bool:
 
 def _mixture(name: str) -> DataError:
     return DataError(
-        f"{name} must be all numbers or all text, got a mixture. Convert them to one "
-        "type."
+        f"{name} must be all numbers or all text, got a mixture, or what has no order. "
+        "Convert them to one type."
     )
 
 
@@ -317,7 +340,7 @@ def _plain(values: Any) -> NDArray[Any]:
 
 def _codes(labels: ArrayLike | Tensor, name: str) -> NDArray[np.intp]:
     """Return labels as integers from 0."""
-    return np.unique(label_array(labels, name), return_inverse=True)[1]
+    return distinct(label_array(labels, name), name)[1]
 
 
 def _paired(

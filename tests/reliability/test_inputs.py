@@ -108,11 +108,13 @@ def test_more_clusters_than_rows(rows):
 
 
 def test_integers_and_booleans(rows):
-    whole = np.round(100 * rows).astype(np.int32)
-    model = senet().fit(whole)
-    np.testing.assert_array_equal(
-        model.labels_, senet().fit(whole.astype(np.float32)).labels_
-    )
+    whole = np.round(100 * rows)
+    # What single precision may not hold is scaled in double.
+    for integer, floating in ((np.int16, np.float32), (np.int32, np.float64)):
+        np.testing.assert_array_equal(
+            senet().fit(whole.astype(integer)).labels_,
+            senet().fit(whole.astype(floating)).labels_,
+        )
     assert len(senet().fit(rows > 0).labels_) == 45
 
 

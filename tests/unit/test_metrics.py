@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import datetime
+import enum
 import itertools
 import math
 
@@ -31,6 +33,26 @@ def random_partitions(seed, *, n_clusters=4, n_classes=6, n_samples=60):
         generator.integers(n_clusters, size=n_samples),
         generator.integers(n_classes, size=n_samples),
     )
+
+
+class Animal(enum.Enum):
+    CAT = "cat"
+    DOG = "dog"
+
+
+@pytest.mark.parametrize("other", [(1, 2), (1, 2, 3)])
+def test_labels_may_be_tuples(other):
+    labels = np.empty(4, dtype=object)
+    labels[:] = [(0, 0), (0, 0), other, other]
+    assert clustering_accuracy(labels, TRUTH) == 1
+    assert subspace_preserving_error(np.ones((4, 4)), pd.Series(labels)) == 0.5
+
+
+@pytest.mark.parametrize("first", [Animal.CAT, datetime.date(2020, 1, 1), 1j])
+def test_labels_without_an_order_are_refused(first):
+    labels = np.array([first, first, Animal.DOG, Animal.DOG], dtype=object)
+    with pytest.raises(DataError, match="or what has no order"):
+        clustering_accuracy(labels, TRUTH)
 
 
 def test_accuracy_of_a_case_worked_by_hand():

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,11 +20,19 @@ from torch import Tensor
 
 from selfexpress.cli.options import parse_count
 from selfexpress.cli.outputs import require_apart, require_writable
+from selfexpress.cli.rows import read_rows
 from selfexpress.cli.stages import rows_bar
 from selfexpress.data.atomic import replacing
 from selfexpress.data.datasets import Dataset, load
 from selfexpress.data.files import FORMATS, read_array, write_array
-from selfexpress.data.sources import ArraySource, MappedSource, RowSource
+from selfexpress.data.opening import as_source
+from selfexpress.data.sources import (
+    ArraySource,
+    CheckedRows,
+    MappedSource,
+    RowSource,
+    row_dtype,
+)
 from selfexpress.errors import ConfigError, DataError
 from selfexpress.features.encoder import CodingRateEncoder
 from selfexpress.features.scattering import Scattering2D
@@ -121,29 +130,30 @@ def features(
         {"DATA": data, "--encoder": encoder, "--projection": taken},
         {"--output": output, "--projection": kept},
     )
-    samples = _read_samples(data, name=name, split=split)
-    source = _rows_of(samples, resolve_device(device))
-    if scattering:
-        transformer = Scattering2D(
-            scales, angles, resize=resize, image_shape=_parse_shape(image_shape)
-        ).fit(samples[:1])
-        source = _mapped(source, transformer)
     if encoder is not None:
+        samples = _read_samples(data, name=name, split=split)
         if train is not None:
             _train_encoder(encoder, samples, train, device=device, seed=seed)
-        source = _encoded(
-            source, samples, CodingRateEncoder.load(encoder, device=device)
-        )
+        trained = CodingRateEncoder.load(encoder, device=device)
+        source = _of_images(samples, trained, resolve_device(device))
+    elif scattering:
+        samples = _read_samples(data, name=name, split=split)
+        shape = _parse_shape(image_shape)
+        cascade = Scattering2D(scales, angles, resize=resize, image_shape=shape)
+        source = _of_images(samples, cascade.fit(samples[:1]), resolve_device(device))
+    else:
+        rows = _read_rows(data, name=name, split=split)
+        source = CheckedRows(rows, device=resolve_device(device))
     stages = _Stages(quiet=quiet)
     if components is not None:
         if is_new:
-            with stages.watched("finding components", source) as rows:
-                components.fit(rows)
+            with stages.watched("finding components", source) as counted:
+                components.fit(counted)
         if kept is not None:
             components.save(kept)
-        source = _mapped(source, components)
-    with stages.watched("writing features", source) as rows:
-        _write(output, rows, block_size)
+        source = components.stream(source)
+    with stages.watched("writing features", source) as counted:
+        _write(output, counted, block_size)
     found = components if is_new else None
     _report(output, source, found, stages.seconds, as_json=as_json)
 
@@ -194,16 +204,21 @@ def _train_encoder(
     trained.save(path)
 
 
-def _encoded(
-    source: RowSource, samples: NDArray[Any], encoder: CodingRateEncoder
+def _of_images(
+    samples: NDArray[Any],
+    transformer: Scattering2D | CodingRateEncoder,
+    device: torch.device,
 ) -> RowSource:
-    """Return the features that an encoder computes of images stored as rows."""
+    """Return the features that a fitted transformer computes of images."""
+    dtype = torch.uint8 if samples.dtype == np.uint8 else row_dtype(samples)
+    flat = samples.reshape(len(samples), -1)
+    source = ArraySource(flat, dtype=dtype, device=device)
 
-    def encode(rows: Tensor) -> Tensor:
+    def transform(rows: Tensor) -> Tensor:
         images = rows.view(len(rows), *samples.shape[1:])
-        return torch.from_numpy(encoder.transform(images))
+        return torch.as_tensor(transformer.transform(images))
 
-    return MappedSource(source, encode, len(encoder.get_feature_names_out()))
+    return MappedSource(source, transform, len(transformer.get_feature_names_out()))
 
 
 class _Stages:
@@ -224,7 +239,7 @@ class _Stages:
                 progress.advance(task, len(rows))
                 return rows
 
-            yield MappedSource(source, count, source.n_features)
+            yield MappedSource(source, count)
         self.seconds[name] = time.perf_counter() - start
 
 
@@ -244,8 +259,16 @@ def _new_components(
     )
 
 
+def _read_rows(data: str, *, name: str | None, split: str) -> RowSource:
+    """Return rows of a file, folder or data set, with the names of their columns."""
+    is_file = Path(data).is_dir() or Path(data).suffix.lower() in FORMATS
+    read = read_rows if is_file else partial(_read_samples, split=split)
+    rows = read(data, name=name)
+    return as_source(rows) if isinstance(rows, np.ndarray) else rows
+
+
 def _read_samples(data: str, *, name: str | None, split: str) -> NDArray[Any]:
-    """Return rows or images; a ``.npy`` file stays on disk."""
+    """Return images; a ``.npy`` file stays on disk."""
     if Path(data).suffix.lower() in FORMATS:
         return read_array(data, name=name, mmap=True)
     dataset = load(data, split=split)
@@ -257,12 +280,6 @@ def _read_samples(data: str, *, name: str | None, split: str) -> NDArray[Any]:
     return dataset.samples
 
 
-def _rows_of(samples: NDArray[Any], device: torch.device) -> RowSource:
-    """Return samples as rows, 8-bit images as they are and others as float32."""
-    dtype = torch.uint8 if samples.dtype == np.uint8 else torch.float32
-    return ArraySource(samples.reshape(len(samples), -1), dtype=dtype, device=device)
-
-
 def _parse_shape(text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
@@ -272,16 +289,6 @@ def _parse_shape(text: str | None) -> tuple[int, ...] | None:
             "Give the height and width, after the number of channels if several."
         )
     return tuple(int(side) for side in text.split("x"))
-
-
-def _mapped(source: RowSource, transformer: Scattering2D | Whitening) -> RowSource:
-    """Return the features that a fitted transformer computes of the rows."""
-
-    def transform(rows: Tensor) -> Tensor:
-        return torch.as_tensor(transformer.transform(rows))
-
-    n_features = len(transformer.get_feature_names_out())
-    return MappedSource(source, transform, n_features)
 
 
 def _write(output: Path, source: RowSource, block_size: int) -> None:

@@ -79,7 +79,9 @@ def reproduce(
     """
     results = Results(records or default_records(quick))
     if document is not None:
-        if names or quick or seeds or only or show or plan or as_json:
+        where = (device, cache, jobs, time_limit)
+        is_alone = where == ("auto", None, 1, None)
+        if names or quick or seeds or only or show or plan or as_json or not is_alone:
             raise ConfigError(
                 "--document must stand without experiments and with no option but "
                 "--records, as the page has all full ones. Leave the others out."

@@ -230,12 +230,9 @@ def reading(path: Path) -> Iterator[None]:
         given = "is not a regular file" if path.exists() else "does not exist"
         raise DataError(f"{path} must be a file, but {given}. Check the path.")
     try:
-        with warnings.catch_warnings():
-            # Those of parsers, not ours.
-            warnings.simplefilter("ignore")
-            warnings.simplefilter("always", SelfExpressWarning)
+        with _only_our_warnings():
             yield
-    except SelfExpressError:
+    except (SelfExpressError, SelfExpressWarning):
         raise
     except MemoryError as error:
         raise DataError(
@@ -248,6 +245,18 @@ def reading(path: Path) -> Iterator[None]:
             f"{path} must be a whole {path.suffix} file, but cannot be read "
             f"({_one_line(error)}). Write or fetch it again."
         ) from error
+
+
+@contextmanager
+def _only_our_warnings() -> Iterator[None]:
+    """Drop the warnings of parsers, and give ours when the caller's rules are back."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for warning in caught:
+        if issubclass(warning.category, SelfExpressWarning):
+            # Who asked for the file: past contextlib and the reader.
+            warnings.warn(warning.message, stacklevel=6)
 
 
 def _check_rows(array: Array, origin: str) -> None:

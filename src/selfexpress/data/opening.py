@@ -48,7 +48,7 @@ def open_rows(path: str | os.PathLike[str], *, name: str | None = None) -> RowSo
     Returns
     -------
     RowSource
-        Rows in float64 where they are stored so, else in float32.
+        Rows in float32 where that holds them exactly, else in float64.
 
     Raises
     ------
@@ -120,7 +120,7 @@ def _open_file(path: Path, name: str | None) -> RowSource:
 
 
 def as_source(array: Array, feature_names: Sequence[str] | None = None) -> ArraySource:
-    """Return an array as rows, float64 where it is so, else float32."""
+    """Return an array as rows, float32 where that holds it exactly, else float64."""
     rows = array.reshape(len(array), -1)
     return ArraySource(rows, dtype=row_dtype(array), feature_names=feature_names)
 

@@ -26,7 +26,7 @@ from selfexpress.data.formats.parquet_files import (
 )
 from selfexpress.data.formats.parquet_pages import claimed_bytes
 from selfexpress.data.shards import regroup
-from selfexpress.data.sources import RowBlock
+from selfexpress.data.sources import RowBlock, is_exact_in_single
 from selfexpress.errors import DataError, SelfExpressError
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ class ParquetRows:
 
     The file may hold columns of numbers or one column of lists, fixed-size or not.
     Walking it decodes some thousand rows at a time; ``take`` decodes only the row
-    groups that hold a row asked for. Rows are float64 where they are stored so, else
-    float32.
+    groups that hold a row asked for. Rows are float32 where that holds them exactly,
+    else float64.
 
     Parameters
     ----------
@@ -176,6 +176,6 @@ class ParquetRows:
                 f"some of {width} and some of {rows.shape[1]} values. Complete or "
                 "remove them."
             )
-        dtype = np.float64 if rows.dtype == np.float64 else np.float32
+        dtype = np.float32 if is_exact_in_single(rows.dtype) else np.float64
         # A copy where the memory belongs to the decoder, which torch must not write to.
         return rows.astype(dtype, copy=not rows.flags.writeable)

@@ -18,6 +18,17 @@ from torch import Tensor
 from selfexpress.errors import DataError
 from selfexpress.ops.self_expression import unit_rows
 
+# Of tensors whose every number single precision holds.
+_NARROW_TENSORS = {
+    torch.bool,
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+}
+
 
 @dataclass(frozen=True)
 class RowBlock:
@@ -138,7 +149,7 @@ class MappedSource:
     function : callable
         Maps rows (K, D) to rows (K, ``n_features``), on any device.
     n_features : int, optional
-        As many as the source has unless given.
+        Given if they are others than the source's, whose names they keep if not.
     """
 
     def __init__(
@@ -150,6 +161,7 @@ class MappedSource:
         self._source = source
         self._function = function
         self._n_features = n_features or source.n_features
+        self.feature_names = names_of(source) if n_features is None else None
 
     @property
     def n_features(self) -> int:
@@ -230,13 +242,17 @@ class CheckedRows(MappedSource):
 
 
 def row_dtype(array: Tensor | NDArray[np.generic]) -> torch.dtype:
-    """Return the type to scale rows in: their own if that is wide enough."""
+    """Return the type to scale rows in: single precision if it holds them exactly."""
     if isinstance(array, Tensor):
-        is_double = array.dtype == torch.float64
+        is_narrow = array.dtype in _NARROW_TENSORS
     else:
-        # Of any byte order.
-        is_double = array.dtype.kind == "f" and array.dtype.itemsize > 4
-    return torch.float64 if is_double else torch.float32
+        is_narrow = is_exact_in_single(array.dtype)
+    return torch.float32 if is_narrow else torch.float64
+
+
+def is_exact_in_single(dtype: np.dtype[Any]) -> bool:
+    """Tell whether single precision holds every number of a type, which may be int."""
+    return bool(np.can_cast(dtype, np.float32))
 
 
 class _Shape:

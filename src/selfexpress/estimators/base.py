@@ -24,11 +24,15 @@ from selfexpress.data.sources import (
     CheckedRows,
     RowSource,
     columns_of,
+    is_exact_in_single,
     row_dtype,
 )
 from selfexpress.errors import ConfigError, DataError, one_line
 from selfexpress.ops.seeds import draw_seed
 from selfexpress.spectral import spectral_clusters
+
+# What scikit-learn notes of the columns before anything is computed.
+_COLUMNS = ("n_features_in_", "feature_names_in_")
 
 
 class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
@@ -50,16 +54,21 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
     @contextmanager
     def _unless_refused(self) -> Iterator[None]:
         """Leave the columns that were known as they were if a fit is refused."""
-        names = ("n_features_in_", "feature_names_in_")
         own = self.__dict__
-        known = {name: own[name] for name in names if name in own}
+        known = {name: own[name] for name in _COLUMNS if name in own}
         try:
             yield
         except Exception:
-            for name in names:
+            for name in _COLUMNS:
                 own.pop(name, None)
             own.update(known)
             raise
+
+    def _forget(self) -> None:
+        """Drop an earlier fit, so that one that fails leaves no part of it."""
+        for name in [*vars(self)]:
+            if name.endswith("_") and name not in _COLUMNS:
+                delattr(self, name)
 
     def _source(self, X: Any, *, reset: bool, device: torch.device) -> RowSource:
         """Check ``X`` and make it a source whose rows arrive on ``device``.
@@ -174,11 +183,11 @@ _TYPES = [np.float64, np.float32]
 
 
 def _is_narrow(X: Any) -> bool:
-    """Tell whether single precision is enough for an array of numbers."""
-    dtype = getattr(X, "dtype", None)
-    if not isinstance(dtype, np.dtype):
-        return False
-    return dtype.kind in "biu" or (dtype.kind == "f" and dtype.itemsize <= 4)
+    """Tell whether single precision holds an array or a table of numbers exactly."""
+    dtypes = [X.dtype] if hasattr(X, "dtype") else list(getattr(X, "dtypes", ()))
+    return bool(dtypes) and all(
+        isinstance(dtype, np.dtype) and is_exact_in_single(dtype) for dtype in dtypes
+    )
 
 
 # What to do, by a word of what scikit-learn says is wrong.

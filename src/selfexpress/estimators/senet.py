@@ -279,10 +279,8 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
             config = self._cluster_config(len(whole), affinity=settings["affinity"])
             train_config = train_settings(self, settings)
             streaming.check_search(self.search)
+        self._forget()
         self.timings_, self.settings_ = {}, settings
-        # A fit that fails must leave no part of the old model beside one of the new.
-        for name in ("network_", "references_"):
-            self.__dict__.pop(name, None)
         # Many processes must draw the same rows.
         seed = int(distributed.from_main(torch.tensor(self._seed())))
         source = streaming.shared(whole)

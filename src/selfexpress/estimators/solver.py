@@ -65,6 +65,7 @@ class SolverClusterer(SelfExpressiveClusterer, ABC):
             cluster_config = self._cluster_config(len(source))
             require_flag("join", self.join, advice="Use False.")
             seed = self._seed()
+        self._forget()
         self.timings_ = {}
         with self._timed("coefficients"), _progress_bar(self.verbose) as progress:
             rows = row_matrix(source, device)

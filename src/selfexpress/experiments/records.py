@@ -18,7 +18,7 @@ import warnings
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "numba", "kymatio")
 _PACKAGE = Path(__file__).resolve().parents[1]
 # What the reader of an experiment's record relies on.
 _NEEDED = {"task", "seed", "settings", "date", "hardware", "seconds", "warnings"}
+_OUTCOMES = {"metrics", "error"}
 
 
 def checkout() -> Path | None:
@@ -129,8 +130,10 @@ def read_records(path: Path) -> list[dict[str, Any]]:
         return []
     found = []
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        if not line.strip(b" \t\0"):  # NUL is what a power cut may leave
+            continue
         record = _parsed(line)
-        if isinstance(record, dict) and record.keys() >= _NEEDED:
+        if _is_record(record):
             found.append(record)
         elif record is None and line.startswith(b"{"):
             warnings.warn(
@@ -142,8 +145,8 @@ def read_records(path: Path) -> list[dict[str, Any]]:
         else:
             raise DataError(
                 f"Every line of {path} must be a record, a JSON object with "
-                f"{', '.join(sorted(_NEEDED))}, but line {number} is not. Remove the "
-                "line."
+                f"{', '.join(sorted(_NEEDED))} and metrics or an error, but line "
+                f"{number} is not. Remove the line."
             )
     return found
 
@@ -229,6 +232,13 @@ def plain(value: object) -> object:
     if isinstance(value, torch.device | torch.dtype):
         return str(value)
     raise TypeError(f"cannot write {type(value).__name__} into a record")
+
+
+def _is_record(value: object) -> TypeGuard[dict[str, Any]]:
+    """Tell whether this has all that a reader relies on."""
+    if not isinstance(value, dict):
+        return False
+    return value.keys() >= _NEEDED and not _OUTCOMES.isdisjoint(value)
 
 
 def _parsed(line: bytes) -> Any:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -20,8 +22,12 @@ import torch
 from selfexpress.errors import SelfExpressError
 from selfexpress.experiments.cells import Cell, Context, Record, run_cell
 
+# Seconds that a cell has to clean up in, when nobody waits for it any more.
+_PATIENCE = 2.0
+
 # Of a worker process; what its cells share stays with it.
 _context: Context
+_is_busy = threading.Event()
 
 
 def run_side_by_side(
@@ -116,12 +122,24 @@ def _start(context: Context, n_jobs: int, life: Connection) -> None:
 
 
 def _end_with(life: Connection) -> None:
-    """End this process when the one that started it closes its end, or is gone."""
+    """End this process when the one that started it closes its end, or is gone.
+
+    A cell is interrupted as by Ctrl-C, so that it removes files half written.
+    """
     try:
         life.recv_bytes()
     except (EOFError, OSError):
+        if _is_busy.is_set() and hasattr(signal, "pthread_kill"):  # not on Windows
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            time.sleep(_PATIENCE)
         os._exit(1)
 
 
 def _run(cell: Cell, n_jobs: int) -> Record:
-    return run_cell(cell, _context) | {"n_jobs": n_jobs}
+    _is_busy.set()
+    try:
+        return run_cell(cell, _context) | {"n_jobs": n_jobs}
+    except KeyboardInterrupt:
+        os._exit(1)  # nobody waits for it any more
+    finally:
+        _is_busy.clear()

@@ -26,6 +26,7 @@ from sklearn.base import (
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from selfexpress.config import require_choice, require_count
 from selfexpress.errors import CheckpointError, ConfigError, one_line
 from selfexpress.features.augment import Augmentation
 from selfexpress.features.encoder_axes import PrincipalAxes, fit_principal_axes
@@ -49,9 +50,11 @@ from selfexpress.features.encoder_views import (
 )
 from selfexpress.features.resnet import LAYERS, Architecture, build_network
 from selfexpress.ops.devices import resolve_device
+from selfexpress.ops.precision import own_arithmetic
 from selfexpress.ops.seeds import draw_seed
 
 _FORMAT = "selfexpress image encoder 1"
+_SIZES = "The defaults suit CIFAR-10."
 
 
 class CodingRateEncoder(
@@ -190,6 +193,7 @@ class CodingRateEncoder(
         self.on_log = on_log
         self.random_state = random_state
 
+    @own_arithmetic()
     def fit(self, X: ArrayLike | Tensor, y: None = None) -> Self:
         """Train the network on images, then find the principal axes of its output.
 
@@ -227,6 +231,7 @@ class CodingRateEncoder(
             settings.checkpoint.unlink(missing_ok=True)
         return self
 
+    @own_arithmetic()
     def transform(self, X: ArrayLike | Tensor) -> NDArray[np.float32]:
         """Return the images' features as unit rows.
 
@@ -242,6 +247,7 @@ class CodingRateEncoder(
         blocks = self._layer_blocks(check_images(X), (self.layer,))
         return np.concatenate([self.reduce(block[self.layer]) for block in blocks])
 
+    @own_arithmetic()
     def represent(
         self, X: ArrayLike | Tensor, layers: Sequence[str] | None = None
     ) -> dict[str, NDArray[np.float32]]:
@@ -261,13 +267,14 @@ class CodingRateEncoder(
         check_is_fitted(self)
         names = self.layers_ if layers is None else tuple(layers)
         for name in names:
-            _require_choice("layers", name, self.layers_)
+            require_choice("layers", name, self.layers_)
         blocks = list(self._layer_blocks(check_images(X), names))
         return {
             name: torch.cat([block[name] for block in blocks]).cpu().numpy()
             for name in names
         }
 
+    @own_arithmetic()
     def reduce(self, averages: Tensor | NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the unit-norm principal components of ``layer``'s averages.
 
@@ -376,10 +383,10 @@ class CodingRateEncoder(
     def _check_settings(self, n_images: int) -> tuple[Architecture, TrainingSettings]:
         """Refuse settings out of range; return those of network and training."""
         for name in ("n_components", "grid_size", "width", "n_hidden", "n_projection"):
-            _require_positive(name, getattr(self, name))
+            require_count(name, getattr(self, name), advice=_SIZES)
         n_blocks = _block_counts(self.n_blocks)
-        _require_choice("layer", self.layer, LAYERS)
-        _require_choice("precision", self.precision, ("auto", "float32"))
+        require_choice("layer", self.layer, LAYERS)
+        require_choice("precision", self.precision, ("auto", "float32"))
         sizes = (self.width, n_blocks, self.n_hidden, self.n_projection)
         architecture = Architecture(*sizes)
         n_available = min(architecture.n_features(self.layer), n_images)
@@ -427,24 +434,11 @@ def _strip(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     }
 
 
-def _require_positive(name: str, value: object) -> None:
-    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not is_integer or value < 1:  # type: ignore[operator]
-        raise ConfigError(
-            f"{name} must be made of positive integers, got {value!r}. "
-            "The defaults suit CIFAR-10."
-        )
-
-
 def _block_counts(given: object) -> tuple[int, ...]:
+    given = given.tolist() if isinstance(given, np.ndarray) else given
     if not isinstance(given, Sequence) or not given:
         advice = "Use for example (2, 2, 2, 2)."
         raise ConfigError(f"n_blocks must be a number a stage, got {given!r}. {advice}")
     for count in given:
-        _require_positive("n_blocks", count)
+        require_count("each of n_blocks", count, advice=_SIZES)
     return tuple(given)
-
-
-def _require_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ConfigError(f"{name} must be one of {choices}, got {value!r}. Pick one.")

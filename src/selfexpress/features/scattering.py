@@ -26,6 +26,7 @@ from selfexpress.features.cascade import Cascade, n_channels, padded_shape
 from selfexpress.features.resize import resize_bilinear
 from selfexpress.features.wavelets import filter_bank
 from selfexpress.ops.devices import resolve_device
+from selfexpress.ops.precision import own_arithmetic
 
 Images = Tensor | NDArray[np.generic]
 
@@ -122,12 +123,13 @@ class Scattering2D(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.device = device
         self.dtype = dtype
 
+    @own_arithmetic()
     def fit(self, X: ArrayLike | Tensor, y: object = None) -> Self:
         """Learn the shape of the images and build the filters.
 
         Parameters
         ----------
-        X : array or Tensor of shape (N, H, W), (N, C, H, W) or (N, C * H * W)
+        X : array or Tensor of shape (N, H, W), (N, C, H, W), (N, H, W, C) or rows
         y : ignored
         """
         self._check_settings()
@@ -145,13 +147,14 @@ class Scattering2D(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self._n_features_out = int(np.prod(self.output_shape_))
         return self
 
+    @own_arithmetic()
     @torch.no_grad()
     def transform(self, X: ArrayLike | Tensor) -> Images:
         """Return the coefficients of images of the shape seen by ``fit``.
 
         Parameters
         ----------
-        X : array or Tensor of shape (N, H, W), (N, C, H, W) or (N, C * H * W)
+        X : array or Tensor of shape (N, H, W), (N, C, H, W), (N, H, W, C) or rows
 
         Returns
         -------
@@ -196,10 +199,10 @@ class Scattering2D(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             _check_shape(name, getattr(self, name))
 
     def _validated(
-        self, X: ArrayLike | Tensor, *, reset: bool
+        self, given: ArrayLike | Tensor, *, reset: bool
     ) -> tuple[Images, tuple[int, ...]]:
-        """Check ``X`` and return it as rows, with its shape, channels first."""
-        X = _channels_first(X)
+        """Check what is given and return it as rows, with its shape, channels first."""
+        X = _channels_first(given)
         if isinstance(X, Tensor):
             rows = _rows_of_tensor(X)
             if reset:
@@ -212,7 +215,7 @@ class Scattering2D(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                     f"fit, got {rows.shape[1]}. Fit again, or resize the images."
                 )
             return rows, tuple(X.shape)
-        shape = tuple(X.shape if hasattr(X, "shape") else np.asarray(X).shape)
+        shape = tuple(X.shape)
         if len(shape) > 4:
             raise DataError(_dimensions_message(len(shape)))
         if len(shape) > 2:
@@ -314,9 +317,10 @@ def _dimensions_message(n_dimensions: int) -> str:
     )
 
 
-def _channels_first(X: ArrayLike | Tensor) -> ArrayLike | Tensor:
+def _channels_first(X: ArrayLike | Tensor) -> Any:
     """Return images with their channels before height and width."""
-    shape = tuple(getattr(X, "shape", ()))
+    X = X if hasattr(X, "shape") else np.asarray(X)
+    shape = tuple(X.shape)
     if len(shape) == 4 and shape[3] in (1, 3) and shape[1] not in (1, 3):
         if isinstance(X, Tensor):
             return X.permute(0, 3, 1, 2)

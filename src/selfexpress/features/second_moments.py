@@ -28,6 +28,7 @@ class Moments:
 def second_moments(source: RowSource, block_size: int, *, center: bool) -> Moments:
     """Sum up X^T X in double precision; memory does not grow with the rows."""
     gram = shift = total = None
+    has_extent = False
     for block in source.blocks(block_size):
         rows = block.rows.double()
         if gram is None or shift is None or total is None:
@@ -40,12 +41,18 @@ def second_moments(source: RowSource, block_size: int, *, center: bool) -> Momen
             rows = rows - shift
             total += rows.sum(dim=0)
         gram += _outer_products(rows)
+        has_extent = has_extent or bool(rows.any())
     if gram is None or shift is None or total is None:
         raise DataError("X must hold at least one row, got none. Check its source.")
     if not bool(gram.isfinite().all()):
         raise DataError(
             "Squares of rows must be finite in double precision, but some are not. "
             "Scale the rows down, or replace what is NaN or infinite."
+        )
+    if has_extent and not bool(gram.any()):
+        raise DataError(
+            "Squares of rows must not all vanish in double precision, but do. Scale "
+            "the rows up."
         )
     offset = total / len(source)
     return Moments(gram - len(source) * torch.outer(offset, offset), shift + offset)

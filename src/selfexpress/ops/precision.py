@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -33,16 +34,41 @@ def own_arithmetic() -> Iterator[None]:
     Autocast and the default type of torch are the caller's, for models of their own:
     here they would take digits away, or mix types that do not fit together.
     """
-    theirs = torch.get_default_dtype()
-    with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
-        if theirs == torch.float32:
-            yield
-            return
-        torch.set_default_dtype(torch.float32)
-        try:
-            yield
-        finally:
-            torch.set_default_dtype(theirs)
+    with (
+        torch.autocast("cpu", enabled=False),
+        torch.autocast("cuda", enabled=False),
+        _SINGLE,
+    ):
+        yield
+
+
+class _SingleByDefault:
+    """Makes float32 torch's default type while anyone is inside.
+
+    All threads share that type: the first who enters sets it, the last who leaves puts
+    the caller's back.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._n_inside = 0
+        self._theirs = torch.float32
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._n_inside == 0:
+                self._theirs = torch.get_default_dtype()
+                torch.set_default_dtype(torch.float32)
+            self._n_inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._n_inside -= 1
+            if self._n_inside == 0:
+                torch.set_default_dtype(self._theirs)
+
+
+_SINGLE = _SingleByDefault()
 
 
 def in_own_arithmetic(items: Iterator[Item]) -> Iterator[Item]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from selfexpress.errors import DataError
-from selfexpress.metrics import label_array
+from selfexpress.metrics import distinct, label_array
 from selfexpress.report.record import Integers, Setting
 
 _LONGEST_TEXT = 200
@@ -78,7 +78,7 @@ def named_classes(
             f"truth must hold one class for each of the {n_samples} fitted samples, "
             f"got {len(given)}. Give the classes of the same samples."
         )
-    values, codes = np.unique(given, return_inverse=True)
+    values, codes = distinct(given, "truth")
     if len(values) > MOST_CLASSES:
         raise DataError(
             f"truth must hold at most {MOST_CLASSES} different classes, got "

@@ -5,13 +5,19 @@ import json
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from selfexpress.cli.features import features
 from selfexpress.data.files import read_array
-from selfexpress.errors import CheckpointError, ConfigError, DataError
+from selfexpress.errors import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    DegenerateWarning,
+)
 from selfexpress.features.encoder import CodingRateEncoder
 from selfexpress.features.scattering import Scattering2D
 from selfexpress.features.whitening import Whitening
@@ -87,6 +93,33 @@ def test_images_stored_as_rows_are_scattered_in_their_shape(run, images, tmp_pat
     first, second = np.load(tmp_path / "a.npy"), np.load(tmp_path / "b.npy")
     np.testing.assert_array_equal(first, second)
     assert first.shape == (50, 9 * 2 * 3)
+
+
+def test_channels_may_come_last(run, tmp_path, seed):
+    colours = np.random.default_rng(seed).random((6, 16, 16, 3))
+    np.save(tmp_path / "last.npy", colours)
+    np.save(tmp_path / "first.npy", np.moveaxis(colours, 3, 1))
+    for name in ("first", "last"):
+        out = tmp_path / f"{name}-out.npy"
+        run(tmp_path / f"{name}.npy", "-o", out, "--scattering", "--scales", 2)
+    written = np.load(tmp_path / "last-out.npy")
+    np.testing.assert_array_equal(written, np.load(tmp_path / "first-out.npy"))
+    expected = Scattering2D(2).fit_transform(colours)
+    np.testing.assert_allclose(written, expected, atol=1e-6)
+    # As lists, too.
+    listed = Scattering2D(2).fit_transform(colours.tolist())
+    np.testing.assert_array_equal(listed, expected)
+
+
+def test_images_in_any_unit_are_scattered(run, tmp_path, seed):
+    images = np.random.default_rng(seed).random((4, 16, 16))
+    for unit in (1e-50, 1.0, 1e50):
+        np.save(tmp_path / "images.npy", unit * images)
+        out = tmp_path / f"{unit}.npy"
+        run(tmp_path / "images.npy", "-o", out, "--scattering", "--scales", 2)
+        np.testing.assert_allclose(
+            np.load(out), Scattering2D(2).fit_transform(images), atol=1e-5
+        )
 
 
 def test_the_paper_recipe_is_one_option(run, tmp_path, seed):
@@ -225,3 +258,38 @@ def test_new_rows_are_projected_by_components_that_were_kept(run, images, tmp_pa
     with pytest.raises(DataError, match="--output and --projection must be different"):
         run(tmp_path / "new.npy", "-o", tmp_path / "k.npy", "--whiten", 2,
             "--projection", tmp_path / "k.npy")  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_columns_are_known_by_their_names(suffix, run, tmp_path, seed):
+    rows = np.random.default_rng(seed).normal(size=(30, 4))
+    frame = pd.DataFrame(rows, columns=list("abcd"))
+    write = f"to_{suffix}"
+    getattr(frame, write)(tmp_path / f"old.{suffix}", index=False)
+    getattr(frame[list("dcba")], write)(tmp_path / f"new.{suffix}", index=False)
+    kept, out = tmp_path / "kept", tmp_path / "out.npy"
+    run(tmp_path / f"old.{suffix}", "-o", out, "--whiten", 2, "--projection", kept)
+    with pytest.raises(DataError, match="columns that fit saw, in their order"):
+        run(tmp_path / f"new.{suffix}", "-o", out, "--projection", kept)
+    run(tmp_path / f"old.{suffix}", "-o", out, "--projection", kept)
+    np.testing.assert_allclose(
+        np.load(out), Whitening(2).fit_transform(rows), atol=1e-6
+    )
+
+
+def test_a_column_named_like_classes_is_told(run, tmp_path):
+    rows = np.random.default_rng(0).normal(size=(30, 3))
+    frame = pd.DataFrame(rows, columns=["a", "b", "label"])
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    with pytest.warns(DegenerateWarning, match="'label' is called as the true classes"):
+        run(tmp_path / "rows.csv", "-o", tmp_path / "out.npy", "--whiten", 2)
+
+
+def test_a_folder_of_shards_is_projected_whole(run, tmp_path, seed):
+    rows = np.random.default_rng(seed).normal(size=(30, 4))
+    (tmp_path / "shards").mkdir()
+    for place, part in enumerate(np.split(rows, 3)):
+        np.save(tmp_path / "shards" / f"{place}.npy", part)
+    run(tmp_path / "shards", "-o", tmp_path / "out.npy", "--whiten", 2)
+    expected = Whitening(2).fit_transform(rows)
+    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), expected, atol=1e-6)

@@ -170,6 +170,8 @@ def test_experiments_and_benchmarks_are_listed(call):
         (("reproduce", "--quick", "--document", "page.md"), "without experiments"),
         (("reproduce", "--seeds", "3", "--document", "page.md"), "but --records"),
         (("reproduce", "--json", "--document", "page.md"), "but --records"),
+        (("reproduce", "--jobs", "4", "--document", "page.md"), "but --records"),
+        (("reproduce", "--device", "cpu", "--document", "page.md"), "but --records"),
         (("reproduce", "--document", "."), "suffix of . must be one of .md"),
         (("reproduce", "--records", "none", "--document", "page.md"), "hold records"),
         (("reproduce", "table1", "--only", "n_sample=3"), "name a setting"),

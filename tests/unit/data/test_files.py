@@ -5,6 +5,7 @@ import os
 import stat
 import threading
 import tracemalloc
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -474,18 +475,30 @@ def test_a_label_that_looks_like_a_name_is_one_if_it_comes_again(tmp_path):
 
 @pytest.mark.parametrize(
     ("first", "column"),
-    [("1.5,#N/A,2", 2), ("1,#N/A,2", 2), ("0.5,word,2", 2), ("1e3,2,-", 3)],
+    [
+        ("1.5,#N/A,2", 2),
+        ("1,#N/A,2", 2),
+        ("0.5,word,2", 2),
+        ("1e3,2,-", 3),
+        ("nan,NA,nan", 2),
+        ("0,word,0", 2),
+        ("word,0.5,0.4,0.3,0.2,0.1,0.3,0.4,0.5", 1),
+    ],
 )
 def test_a_first_row_that_is_hardly_a_header_is_no_header(first, column, tmp_path):
     path = tmp_path / "rows.csv"
-    path.write_text(f"{first}\n1,0,0\n0,1,0\n")
-    refused(path, f"line 1, column {column} is")
+    path.write_text(f"{first}\n" + ",".join("1" * (first.count(",") + 1)) + "\n")
+    refused(path, f"line 1, column {column} is .*or name all columns by words")
 
 
 def test_numbers_and_words_may_name_columns(tmp_path):
     path = tmp_path / "rows.csv"
-    path.write_text("id,0,1\n7,8,9\n")
-    np.testing.assert_array_equal(read_array(path), [[7, 8, 9]])
+    wavelengths = "nm," + ",".join(str(400 + 0.5 * place) for place in range(8))
+    for header in ("id,0,1", "id,-2,-1,0", "t,1e3,2e3", "a,1.0,2.0", "a,nan,c",
+                   "x,inf,z", wavelengths):  # fmt: skip
+        row = [7.0 - place for place in range(header.count(",") + 1)]
+        path.write_text(f"{header}\n{','.join(map(str, row))}\n")
+        np.testing.assert_array_equal(read_array(path), [row])
 
 
 def test_a_first_row_that_counts_is_written_as_a_row(tmp_path):
@@ -500,6 +513,12 @@ def test_a_first_label_that_may_be_a_name_is_told(tmp_path):
     path.write_text("animal\ncat\ndog\ncat\ndog\n")
     with pytest.warns(DegenerateWarning, match=r"'animal'.*call it 'label'"):
         assert read_labels(path).tolist() == ["animal", "cat", "dog", "cat", "dog"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(DegenerateWarning, match="animal"):
+            read_labels(path)
+        warnings.simplefilter("ignore")
+        read_labels(path)
     for sound in ("label\ncat\ndog\ncat\ndog\n", "cat\ncat\ndog\ndog\n", "a\nb\n"):
         path.write_text(sound)
         read_labels(path)

@@ -6,11 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 from selfexpress import EnSC, SENet, make_subspaces
+from selfexpress.data import open_rows
 from selfexpress.estimators.gap import objective_gap
+from selfexpress.features import CodingRateEncoder, Scattering2D
+from selfexpress.ops.precision import own_arithmetic
 
 # Clean subspaces fall into pieces, and hardly trained networks leave rows alone.
 pytestmark = pytest.mark.filterwarnings(
@@ -74,6 +78,35 @@ def test_a_solver_computes_as_always(name, rows):
     assert (model.labels_ == expected.labels_).all()
 
 
+@pytest.mark.parametrize("name", SURROUNDINGS)
+def test_features_are_computed_as_always(name, seed):
+    generator = np.random.default_rng(seed)
+    images = generator.integers(0, 256, (12, 3, 16, 16), dtype=np.uint8)
+    scattering = Scattering2D(J=2, L=2)
+    encoder = CodingRateEncoder(
+        4, n_patches=2, batch_size=6, n_epochs=1, patch_size=8, grid_size=1, width=4,
+        n_blocks=(1, 1), n_hidden=16, n_projection=8, device="cpu", random_state=0,
+    )  # fmt: skip
+    for transformer in (scattering, encoder):
+        expected = transformer.fit_transform(images)
+        with SURROUNDINGS[name]():
+            found = transformer.fit_transform(images)
+        assert found.dtype == expected.dtype
+        assert (found == expected).all()
+
+
+def test_threads_share_the_default_type():
+    first, second = own_arithmetic(), own_arithmetic()
+    with default_type(torch.float64):
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        # As another thread would see it, which is not done yet.
+        assert torch.get_default_dtype() == torch.float32
+        second.__exit__(None, None, None)
+        assert torch.get_default_dtype() == torch.float64
+
+
 @pytest.mark.parametrize("unit", [1e-100, 1.0, 1e100])
 @pytest.mark.parametrize(
     "change", [np.ndarray.tolist, lambda X: X.astype(object), lambda X: X.astype(">f8")]
@@ -88,8 +121,24 @@ def test_rows_keep_their_precision_until_they_are_scaled(change, unit, rows):
 def test_numbers_that_single_precision_holds_stay_in_it():
     integers = np.arange(12, dtype=np.uint8).reshape(4, 3)
     for rows in (integers, integers.astype(np.float16), integers > 3):
+        for table in (rows, pd.DataFrame(rows), torch.from_numpy(rows)):
+            source = EnSC(2)._source(table, reset=True, device=torch.device("cpu"))
+            assert source.take(torch.arange(4)).dtype == torch.float32
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint32])
+def test_integers_keep_their_digits(dtype, tmp_path):
+    integers = (2**30 + np.arange(12)).astype(dtype).reshape(4, 3)
+    np.save(tmp_path / "rows.npy", integers)
+    frame = pd.DataFrame(integers, columns=["a", "b", "c"])
+    frame.to_parquet(tmp_path / "rows.parquet")
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    for rows in (integers, frame, torch.from_numpy(integers.astype(np.int64)), mapped):
         source = EnSC(2)._source(rows, reset=True, device=torch.device("cpu"))
-        assert source.take(torch.arange(4)).dtype == torch.float32
+        assert (source.take(torch.arange(4)).numpy() == integers).all()
+    for name in ("rows.npy", "rows.parquet"):
+        found = open_rows(tmp_path / name).take(torch.arange(4))
+        assert (found.numpy() == integers).all()
 
 
 def test_views_that_torch_left_open_are_taken(rows):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.exceptions import NotFittedError
 
-from selfexpress import SENet, make_subspaces
+from selfexpress import EnSC, SENet, make_subspaces
 from selfexpress.errors import (
     CheckpointError,
     ConfigError,
@@ -186,10 +186,16 @@ def test_a_bar_that_never_moves_is_refused():
         ProgressBar(0)
 
 
-def test_a_fit_that_failed_leaves_no_network_of_another_one():
+@pytest.mark.parametrize(
+    "model", [SENet(2, max_iter=5, random_state=0), EnSC(2, random_state=0)]
+)
+def test_a_fit_that_failed_leaves_nothing_of_another_one(model):
     X = np.random.default_rng(0).normal(size=(40, 8))
-    model = SENet(2, max_iter=5, random_state=0).fit(X)
+    model.fit(X)
     with pytest.raises(DegenerateError):
-        model.set_params(gamma=1e-6).fit(X)
-    with pytest.raises(NotFittedError):
-        objective_gap(model, X)
+        model.set_params(gamma=1e-6, gamma_scale="absolute").fit(X)
+    for name in ("labels_", "coefficients_", "affinity_matrix_", "embedding_"):
+        assert not hasattr(model, name)
+    if isinstance(model, SENet):
+        with pytest.raises(NotFittedError):
+            objective_gap(model, X)

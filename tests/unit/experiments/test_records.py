@@ -41,13 +41,32 @@ def test_lines_come_back_in_order_and_survive_a_line_cut_short(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "line", [b"[1, 2]", b"text", b'{"a": 1}', b"\xff\xfe\x00", b"3", b"", b"null"]
+    "line",
+    [
+        b"[1, 2]",
+        b"text",
+        b'{"a": 1}',
+        b"\xff\xfe\x00",
+        b"3",
+        b"null",
+        json.dumps(
+            {name: RECORD[name] for name in RECORD if name != "metrics"}
+        ).encode(),
+    ],
 )
 def test_a_line_that_is_no_record_is_named(line, tmp_path):
     path = tmp_path / "cells.jsonl"
     path.write_bytes(json.dumps(RECORD).encode() + b"\n" + line + b"\n")
     with pytest.raises(DataError, match=rf"{path} must be a record.*line 2 is not"):
         records.read_records(path)
+
+
+@pytest.mark.parametrize("blank", [b"", b"  ", bytes(80)])
+def test_blank_lines_are_passed_over(blank, tmp_path):
+    path = tmp_path / "cells.jsonl"
+    line = json.dumps(RECORD).encode()
+    path.write_bytes(b"\n".join([line, blank, line, blank]))
+    assert records.read_records(path) == [RECORD, RECORD]
 
 
 def test_no_file_holds_no_records(tmp_path):

@@ -1,4 +1,4 @@
-"""No process stays behind, whatever ends a run of cells side by side."""
+"""No process and no partial file stays behind, whatever ends a run side by side."""
 
 from __future__ import annotations
 
@@ -63,5 +63,7 @@ def test_a_run_that_is_ended_leaves_no_process_behind(
     if code is not None:
         assert process.returncode == code
     assert message in err
+    if not to_worker:
+        assert [*(tmp_path / "results").iterdir()] == []
     # What was finished is on the disk.
     assert len((tmp_path / "sleep.jsonl").read_text().splitlines()) == 1

@@ -502,7 +502,7 @@ def test_anything_but_colour_images_is_refused(images, message):
         ("batch_size", 2.5, r"batch_size must be an integer .* got 2\.5"),
         ("patch_size", 4, "patch_size must be an integer of at least 8"),
         ("log_interval", True, "log_interval must be an integer"),
-        ("n_blocks", (2, 0), "n_blocks must be made of positive integers, got 0"),
+        ("n_blocks", (2, 0), "each of n_blocks must be a positive integer, got 0"),
         ("width", -1, "width must be"),
         ("learning_rate", 0.0, "learning_rate must be positive"),
         ("invariance", -1.0, "invariance must be positive"),

@@ -357,6 +357,12 @@ def test_files_that_hold_no_components_are_refused(damage, tmp_path):
     assert len(str(found.value).splitlines()) == 1
 
 
+def test_rows_whose_squares_vanish_are_refused(seed):
+    rows = np.random.default_rng(seed).normal(size=(20, 4))
+    with pytest.raises(DataError, match=r"must not all vanish .* Scale the rows up"):
+        Whitening(3, whiten=False).fit(1e-165 * rows)
+
+
 def test_rows_of_a_source_must_be_finite(seed):
     rows = np.random.default_rng(seed).normal(size=(20, 4))
     fitted = Whitening(2).fit(rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -171,15 +172,26 @@ def _header(path: Path) -> list[str] | None:
 
 
 def _is_row_with_gaps(cells: Sequence[str]) -> bool:
-    """Tell whether a first line is no header: some numbers, and what is none of them.
-
-    Columns are named by whole numbers, if by numbers.
-    """
+    """Tell whether a first line is a row: some numbers, and what is none of them."""
     words = [cell.strip().lower() for cell in cells if not _is_number(cell)]
-    numbers = [cell.strip() for cell in cells if _is_number(cell)]
+    numbers = [float(cell) for cell in cells if _is_number(cell)]
     if not numbers or not any(words):
         return False
-    return _GAPS.issuperset(words) or not all(map(str.isdigit, numbers))
+    return _GAPS.issuperset(words) or not _are_names(numbers)
+
+
+def _are_names(numbers: Sequence[float]) -> bool:
+    """Tell whether numbers beside words may name columns, as years or wavelengths do.
+
+    They differ, and are whole, or rise or fall all the way if they are many. NaN and
+    infinity beside words are words.
+    """
+    finite = [number for number in numbers if math.isfinite(number)]
+    if len(set(finite)) < len(finite):
+        return False
+    is_sorted = sorted(finite) in (finite, finite[::-1])
+    is_long = len(finite) >= _MANY_COLUMNS
+    return all(map(float.is_integer, finite)) or (is_long and is_sorted)
 
 
 def _are_counted(cells: Sequence[str], below: Sequence[str]) -> bool:
@@ -207,9 +219,12 @@ def _explain(path: Path, *, has_header: bool) -> None:
             continue
         for column, cell in enumerate(cells, start=1):
             if not _is_number(cell):
+                # Cells that are numbers made a row of it.
+                or_name = "" if position else ", or name all columns by words"
                 raise DataError(
                     f"{path} must hold numbers separated by commas, but line {number}, "
-                    f"column {column} is {cell[:40]!r}. Correct it, or drop the column."
+                    f"column {column} is {cell[:40]!r}. Correct it{or_name}, or drop "
+                    "the column."
                 )
 
 
