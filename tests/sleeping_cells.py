@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from dataclasses import dataclass
@@ -39,6 +40,8 @@ class Sleep(Cell):
 
 
 def main() -> None:
+    # A shell may have told its background jobs to ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     folder = Path(sys.argv[1])
     context = Context(torch.device("cpu"), folder / "processes")
     cells = [Sleep(seed=seed) for seed in range(4)]

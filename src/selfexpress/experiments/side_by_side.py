@@ -118,6 +118,8 @@ def _start(context: Context, n_jobs: int, life: Connection) -> None:
     global _context
     _context = context
     torch.set_num_threads(max(1, torch.get_num_threads() // n_jobs))
+    # Not SIGINT, which a shell may have told its background jobs to ignore.
+    signal.signal(signal.SIGTERM, _interrupt)
     threading.Thread(target=_end_with, args=(life,), daemon=True).start()
 
 
@@ -129,10 +131,17 @@ def _end_with(life: Connection) -> None:
     try:
         life.recv_bytes()
     except (EOFError, OSError):
-        if _is_busy.is_set() and hasattr(signal, "pthread_kill"):  # not on Windows
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        if hasattr(signal, "pthread_kill"):  # not on Windows
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
             time.sleep(_PATIENCE)
         os._exit(1)
+
+
+def _interrupt(*_: object) -> None:
+    """Interrupt the cell at hand, or end at once if there is none."""
+    if _is_busy.is_set():
+        raise KeyboardInterrupt
+    os._exit(1)
 
 
 def _run(cell: Cell, n_jobs: int) -> Record:
