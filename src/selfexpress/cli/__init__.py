@@ -22,7 +22,8 @@ from selfexpress.cli.predict import predict
 from selfexpress.cli.report import report
 from selfexpress.cli.reproduce import reproduce
 from selfexpress.cli.score import score
-from selfexpress.errors import SelfExpressError
+from selfexpress.data.memory import is_out_of_memory
+from selfexpress.errors import SelfExpressError, one_line
 
 app = typer.Typer(
     help=(
@@ -78,6 +79,16 @@ def main() -> None:
             sys.exit(_INTERRUPTED)
         except (SelfExpressError, ValueError, TypeError, OSError) as error:
             _complain("error", str(error))
+            sys.exit(2)
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            _complain(
+                "error",
+                "The data and what is computed of them must fit into memory, but do "
+                f"not: {one_line(error, longest=160)}. Use smaller settings or fewer "
+                "rows.",
+            )
             sys.exit(2)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -87,14 +88,18 @@ def features(
         int | None,
         typer.Option(help="Train the encoder on DATA for so many epochs; 30 is usual."),
     ] = None,
-    scales: Annotated[int, typer.Option(help="Scales J of the scattering.")] = 3,
-    angles: Annotated[int, typer.Option(help="Angles L of the scattering.")] = 8,
+    scales: Annotated[
+        int | None, typer.Option(help="Scales J of the scattering; 3 unless given.")
+    ] = None,
+    angles: Annotated[
+        int | None, typer.Option(help="Angles L of the scattering; 8 unless given.")
+    ] = None,
     center: Annotated[
         bool, typer.Option("--center", help="Subtract the mean before projecting.")
     ] = False,
     split: Annotated[
-        str, typer.Option(help="Part of a data set: full, train or test.")
-    ] = "full",
+        str | None, typer.Option(help="Part of a data set: full, train or test.")
+    ] = None,
     name: Annotated[
         str | None, typer.Option(help="Array or column of DATA to read.")
     ] = None,
@@ -123,6 +128,12 @@ def features(
     if taken is not None:
         components = Whitening.load(taken)
     _check_choice(scattering, encoder, components, train=train)
+    of_images = {"resize": resize, "scales": scales, "angles": angles}
+    _require_used(
+        ("--scattering", scattering, {**of_images, "image-shape": image_shape}),
+        ("--whiten or --project", is_new, {"center": center or None}),
+        ("a data set's name", not _is_file(data), {"split": split}),
+    )
     require_writable(output, suffixes=FORMATS)
     if kept is not None:
         require_writable(kept)
@@ -130,20 +141,22 @@ def features(
         {"DATA": data, "--encoder": encoder, "--projection": taken},
         {"--output": output, "--projection": kept},
     )
-    if encoder is not None:
-        samples = _read_samples(data, name=name, split=split)
-        if train is not None:
-            _train_encoder(encoder, samples, train, device=device, seed=seed)
-        trained = CodingRateEncoder.load(encoder, device=device)
-        source = _of_images(samples, trained, resolve_device(device))
-    elif scattering:
-        samples = _read_samples(data, name=name, split=split)
-        shape = _parse_shape(image_shape)
-        cascade = Scattering2D(scales, angles, resize=resize, image_shape=shape)
-        source = _of_images(samples, cascade.fit(samples[:1]), resolve_device(device))
+    on = resolve_device(device)
+    if scattering or encoder is not None:
+        samples = _read_samples(data, name=name, split=split or "full")
+        if encoder is None:
+            shape = _parse_shape(image_shape)
+            transformer: Scattering2D | CodingRateEncoder = Scattering2D(
+                scales or 3, angles or 8, resize=resize, image_shape=shape
+            ).fit(samples[:1])
+        else:
+            if train is not None:
+                _train_encoder(encoder, samples, train, device=device, seed=seed)
+            transformer = CodingRateEncoder.load(encoder, device=device)
+        source = _of_images(samples, transformer, on)
     else:
-        rows = _read_rows(data, name=name, split=split)
-        source = CheckedRows(rows, device=resolve_device(device))
+        rows = _read_rows(data, name=name, split=split or "full")
+        source = CheckedRows(rows, device=on)
     stages = _Stages(quiet=quiet)
     if components is not None:
         if is_new:
@@ -154,8 +167,9 @@ def features(
         source = components.stream(source)
     with stages.watched("writing features", source) as counted:
         _write(output, counted, block_size)
-    found = components if is_new else None
-    _report(output, source, found, stages.seconds, as_json=as_json)
+    _report(
+        output, source, components if is_new else None, stages.seconds, as_json=as_json
+    )
 
 
 def _check_choice(
@@ -182,6 +196,22 @@ def _check_choice(
             f"--train must come with --encoder, got {train} alone. "
             "Say where to write the encoder."
         )
+
+
+def _require_used(*groups: tuple[str, bool, Mapping[str, object]]) -> None:
+    """Refuse options without what they need; they would be ignored."""
+    for needed, is_there, options in groups:
+        for name, value in options.items():
+            if value is not None and not is_there:
+                raise ConfigError(
+                    f"--{name} must come with {needed}, got {value} without. Leave it "
+                    "out, or add that."
+                )
+
+
+def _is_file(data: str) -> bool:
+    """Tell files and folders from names of data sets."""
+    return Path(data).is_dir() or Path(data).suffix.lower() in FORMATS
 
 
 def _train_encoder(
@@ -261,15 +291,16 @@ def _new_components(
 
 def _read_rows(data: str, *, name: str | None, split: str) -> RowSource:
     """Return rows of a file, folder or data set, with the names of their columns."""
-    is_file = Path(data).is_dir() or Path(data).suffix.lower() in FORMATS
-    read = read_rows if is_file else partial(_read_samples, split=split)
+    read = read_rows if _is_file(data) else partial(_read_samples, split=split)
     rows = read(data, name=name)
     return as_source(rows) if isinstance(rows, np.ndarray) else rows
 
 
 def _read_samples(data: str, *, name: str | None, split: str) -> NDArray[Any]:
     """Return images; a ``.npy`` file stays on disk."""
-    if Path(data).suffix.lower() in FORMATS:
+    if Path(data).is_dir():
+        raise DataError(f"Images must lie in one file, got the folder {data}. Join it.")
+    if _is_file(data):
         return read_array(data, name=name, mmap=True)
     dataset = load(data, split=split)
     if not isinstance(dataset, Dataset):
@@ -303,6 +334,10 @@ def _write(output: Path, source: RowSource, block_size: int) -> None:
         table = np.lib.format.open_memmap(
             target, mode="w+", dtype=np.float32, shape=shape
         )
+        # A mapped file has no room on the disk yet: lacking, it would end the process.
+        if hasattr(os, "posix_fallocate"):
+            with target.open("rb+") as file:
+                os.posix_fallocate(file.fileno(), 0, target.stat().st_size)
         _fill(table, source, block_size)
         table.flush()
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from selfexpress.data.atomic import require_replaceable
 from selfexpress.data.files import FORMATS
 from selfexpress.errors import DataError
 
@@ -29,10 +30,11 @@ def require_writable(path: Path, *, suffixes: Collection[str] = ()) -> None:
             f"The folder {path.parent} must exist before {path.name} can be written "
             "there. Create it."
         )
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
+    require_replaceable(path)
+    if not os.access(path.resolve().parent, os.W_OK):
         raise DataError(
-            f"{path} must be a file that can be written, but is a folder or lies in "
-            "one without permission. Choose another place."
+            f"{path} must be a file that can be written, but lies in a folder without "
+            "permission. Choose another place."
         )
 
 

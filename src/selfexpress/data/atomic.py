@@ -15,20 +15,21 @@ from selfexpress.errors import DataError, one_line
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a file beside ``path`` that takes its place when all went well.
 
+    A link stays one: what it leads to is replaced.
+
     Raises
     ------
     DataError
-        If the folder is missing or cannot be written to; ``path`` is then untouched.
+        If there is a file that must not be replaced, or the folder is missing or cannot
+        be written to; ``path`` is then untouched.
     """
     if not path.parent.is_dir():
         raise DataError(
             f"The folder {path.parent} must exist before {path.name} can be written "
             "there. Create it."
         )
-    if path.is_dir():
-        raise DataError(
-            f"{path} must be writable, but is a folder. Choose another name."
-        )
+    require_replaceable(path)
+    path = path.resolve()
     # Not tempfile: its files stay private to the user after the move.
     target = path.with_name(f".{secrets.token_hex(8)}{path.suffix.lower()}")
     try:
@@ -48,6 +49,26 @@ def replacing(path: Path) -> Iterator[Path]:
         ) from error
     finally:
         target.unlink(missing_ok=True)
+
+
+def require_replaceable(path: Path) -> None:
+    """Refuse what is there if it is no file, or one that is protected.
+
+    Raises
+    ------
+    DataError
+        If it must not be replaced.
+    """
+    if not path.exists():
+        return
+    kind = "a folder" if path.is_dir() else "a device or a pipe"
+    is_protected = not path.stat().st_mode & 0o222
+    if is_protected or not path.is_file():
+        given = kind if not path.is_file() else "protected against writing"
+        raise DataError(
+            f"{path} must be a file that can be written, but is {given}. Choose "
+            "another name."
+        )
 
 
 def _sync_folder(folder: Path) -> None:

@@ -29,6 +29,7 @@ from selfexpress.errors import DataError, DegenerateWarning
 
 # Not "y", which may be a coordinate.
 _CLASS_NAMES = {"label", "labels", "class", "target", "truth", "gnd"}
+_ROW_NAMES = {"id", "index", "idx", "row", "row_id", "level_0", "unnamed: 0"}
 
 
 def open_rows(path: str | os.PathLike[str], *, name: str | None = None) -> RowSource:
@@ -67,16 +68,18 @@ def open_rows(path: str | os.PathLike[str], *, name: str | None = None) -> RowSo
 
 
 def _warn_of_classes(names: Sequence[str], path: Path) -> None:
-    """Warn if a column is called as those of classes are, which no fit should see."""
-    suspect = [name for name in names if name.lower() in _CLASS_NAMES]
-    if suspect:
-        warnings.warn(
-            f"Columns of {path} should be features, but {listing(suspect)} is called "
-            "as the true classes often are, and is taken for one. Leave it out if it "
-            "holds them.",
-            DegenerateWarning,
-            stacklevel=3,
-        )
+    """Warn if a column is called as those are that no fit should see."""
+    usual = {"the true classes": _CLASS_NAMES, "the numbers of rows": _ROW_NAMES}
+    for what, names_of_it in usual.items():
+        suspect = [name for name in names if name.lower() in names_of_it]
+        if suspect:
+            warnings.warn(
+                f"Columns of {path} should be features, but {listing(suspect)} is "
+                f"called as {what} often are, and is taken for one. Leave it out if it "
+                "holds them.",
+                DegenerateWarning,
+                stacklevel=3,
+            )
 
 
 def shard_files(folder: Path) -> list[Path]:

@@ -195,8 +195,9 @@ class MappedSource:
 class UnitRows(MappedSource):
     """The rows of another source, each scaled to unit l2 norm.
 
-    They are scaled in the wider of both types, so that rows too large or too small for
-    float32 keep their direction.
+    They are scaled in double precision, so that the same numbers give the same rows in
+    whatever type they come, and rows too large or too small for float32 keep their
+    direction.
 
     Parameters
     ----------
@@ -209,8 +210,7 @@ class UnitRows(MappedSource):
         self, source: RowSource, *, dtype: torch.dtype = torch.float32
     ) -> None:
         def scaled(rows: Tensor) -> Tensor:
-            wide = rows.to(torch.promote_types(rows.dtype, dtype))
-            return unit_rows(wide).to(dtype)
+            return unit_rows(rows.double()).to(dtype)
 
         super().__init__(source, scaled)
 
@@ -248,6 +248,15 @@ def row_dtype(array: Tensor | NDArray[np.generic]) -> torch.dtype:
     else:
         is_narrow = is_exact_in_single(array.dtype)
     return torch.float32 if is_narrow else torch.float64
+
+
+def require_unmasked(X: Any) -> None:
+    """Refuse an array of which a part is masked, which a mask would not survive."""
+    if np.ma.is_masked(X):
+        n_masked = np.ma.getmaskarray(X).sum()
+        raise DataError(
+            f"X must be without gaps, got {n_masked} masked entries. Fill or drop them."
+        )
 
 
 def is_exact_in_single(dtype: np.dtype[Any]) -> bool:

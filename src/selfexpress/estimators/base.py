@@ -25,6 +25,7 @@ from selfexpress.data.sources import (
     RowSource,
     columns_of,
     is_exact_in_single,
+    require_unmasked,
     row_dtype,
 )
 from selfexpress.errors import ConfigError, DataError, one_line
@@ -83,6 +84,7 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
                 f"X must be a matrix, got the path {str(X)!r}. Use "
                 "selfexpress.data.open_rows to read a file."
             )
+        require_unmasked(X)
         if _is_mapped(X):
             # As a source: to check it whole would be to read it whole.
             X = ArraySource(X, dtype=row_dtype(X))
@@ -110,8 +112,10 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
         try:
             return validate_data(self, X, **options)
         except ValueError as error:
-            # Several lines, and the array itself, are no help on a terminal.
-            found = one_line(str(error).partition("\n")[0].rstrip(":. "), longest=240)
+            # Several lines, and the array itself, are no help on a terminal; names are.
+            text = str(error)
+            shown = text if "feature names" in text else text.partition("\n")[0]
+            found = one_line(shown, longest=240).rstrip(":. ")
             raise DataError(f"{found}. {_advice(found)}") from error
 
     def _cluster_config(self, n_samples: int, **chosen: Any) -> ClusterConfig:

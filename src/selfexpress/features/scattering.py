@@ -20,6 +20,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
+from selfexpress.data.sources import require_unmasked
 from selfexpress.errors import ConfigError, DataError
 from selfexpress.features.batches import for_each
 from selfexpress.features.cascade import Cascade, n_channels, padded_shape
@@ -202,6 +203,7 @@ class Scattering2D(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self, given: ArrayLike | Tensor, *, reset: bool
     ) -> tuple[Images, tuple[int, ...]]:
         """Check what is given and return it as rows, with its shape, channels first."""
+        require_unmasked(given)
         X = _channels_first(given)
         if isinstance(X, Tensor):
             rows = _rows_of_tensor(X)

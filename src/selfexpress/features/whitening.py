@@ -29,6 +29,7 @@ from selfexpress.data.sources import (
     MappedSource,
     RowSource,
     columns_of,
+    require_unmasked,
 )
 from selfexpress.errors import ConfigError, DataError, DegenerateWarning, one_line
 from selfexpress.features.second_moments import leading_eigenvectors, second_moments
@@ -276,6 +277,7 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             _check_tensor(X)
             self._check_n_features(X.shape[1], reset=reset)
             return X.detach()
+        require_unmasked(X)
         rows: NDArray[np.floating] = validate_data(
             self, X, dtype=[np.float64, np.float32], reset=reset
         )

@@ -259,8 +259,14 @@ class CSVLogger(HistoryLogger):
     def write(self, steps: range, rows: list[list[float]]) -> None:
         """Append lines, so that they can be read while training goes on."""
         lines = ((step, *row) for step, row in zip(steps, rows, strict=True))
-        csv.writer(self._file).writerows(lines)
-        self._file.flush()
+        try:
+            csv.writer(self._file).writerows(lines)
+            self._file.flush()
+        except OSError as error:
+            raise DataError(
+                f"{self.path} must take the lines of every step, but {error.strerror}. "
+                "Make room, or choose another place."
+            ) from error
 
     def close(self) -> None:
         """Close the file."""

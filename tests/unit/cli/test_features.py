@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import errno
 import functools
 import json
+import os
 import sys
 
 import numpy as np
@@ -223,6 +225,13 @@ def test_training_makes_the_encoder_that_is_applied(run, tmp_path, monkeypatch):
     [
         (("--scattering", "--encoder", "e"), "Only one of --scattering and --encoder"),
         (("--whiten", 2, "--train", 3), "--train must come with --encoder, got 3"),
+        (("--whiten", 2, "--resize", 9), "--resize must come with --scattering, got 9"),
+        (("--whiten", 2, "--scales", 3), "--scales must come with --scattering"),
+        (("--scattering", "--center"), "--center must come with --whiten or --project"),
+        (
+            ("--whiten", 2, "--split", "test"),
+            "--split must come with a data set's name",
+        ),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(
@@ -283,6 +292,23 @@ def test_a_column_named_like_classes_is_told(run, tmp_path):
     frame.to_csv(tmp_path / "rows.csv", index=False)
     with pytest.warns(DegenerateWarning, match="'label' is called as the true classes"):
         run(tmp_path / "rows.csv", "-o", tmp_path / "out.npy", "--whiten", 2)
+
+
+def test_a_full_disk_is_told_before_anything_is_mapped(
+    run, images, tmp_path, monkeypatch
+):
+    def fail(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", fail)
+    with pytest.raises(DataError, match="No space left on device"):
+        run(tmp_path / "images.npy", "-o", tmp_path / "out.npy", "--whiten", 2)
+    assert [path.name for path in tmp_path.iterdir()] == ["images.npy"]
+
+
+def test_images_in_a_folder_are_refused(run, tmp_path):
+    with pytest.raises(DataError, match="must lie in one file, got the folder"):
+        run(tmp_path, "-o", tmp_path.parent / "out.npy", "--scattering")
 
 
 def test_a_folder_of_shards_is_projected_whole(run, tmp_path, seed):

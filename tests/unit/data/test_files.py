@@ -410,8 +410,69 @@ def test_folders_and_pipes_are_not_files(tmp_path):
     refused(tmp_path / "folder.npy", "not a regular file")
     os.mkfifo(tmp_path / "pipe.npy")
     refused(tmp_path / "pipe.npy", "not a regular file")
-    with pytest.raises(DataError, match="must be writable"):
-        write_array(tmp_path / "folder.npy", np.eye(2))
+    for name, what in (("folder", "a folder"), ("pipe", "a device or a pipe")):
+        with pytest.raises(DataError, match=f"can be written, but is {what}"):
+            write_array(tmp_path / f"{name}.npy", np.eye(2))
+
+
+def test_links_stay_and_protected_files_are_not_replaced(tmp_path):
+    write_array(tmp_path / "target.npy", np.eye(2))
+    (tmp_path / "link.npy").symlink_to("target.npy")
+    write_array(tmp_path / "link.npy", np.eye(3))
+    assert (tmp_path / "link.npy").is_symlink()
+    assert len(read_array(tmp_path / "target.npy")) == 3
+    (tmp_path / "target.npy").chmod(0o444)
+    with pytest.raises(DataError, match="protected against writing"):
+        write_array(tmp_path / "target.npy", np.eye(2))
+    assert len(read_array(tmp_path / "target.npy")) == 3
+
+
+def test_lines_before_the_names_of_columns_may_be_blank(tmp_path):
+    path = tmp_path / "rows.csv"
+    for header in ("0,1,2", "a,b,c", '"first\nname",b,c'):
+        path.write_text(f"\n\n{header}\n0.5,1,2\n\n3,4,5\n")
+        np.testing.assert_array_equal(read_array(path), [[0.5, 1, 2], [3, 4, 5]])
+
+
+def test_names_that_may_be_a_row_are_told(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("2015,2016,2017\n3,1,2\n")
+    with pytest.warns(DegenerateWarning, match=r"'2015,2016,2017', is taken for a row"):
+        assert len(read_array(path)) == 2
+    for silent in ("1,2,3\n4,5,6\n", "3,1,2\n1,0,4\n", "1,2\n5,7\n"):
+        path.write_text(silent)
+        assert len(read_array(path)) == 2
+
+
+def test_labels_of_text_are_stripped_and_gaps_told(tmp_path):
+    path = tmp_path / "labels.csv"
+    path.write_text("label\na\nb \n a\nb\n")
+    assert read_labels(path).tolist() == ["a", "b", "a", "b"]
+    path.write_text("label\na\nb\nNA\nb\n")
+    with pytest.warns(
+        DegenerateWarning, match="are 'NA', which may stand for one that"
+    ):
+        assert "NA" in read_labels(path)
+    path.write_text("label\n0\n1\nNA\n1\n")
+    refused(path, "a label in every line, but some are 'NA'", read=read_labels)
+
+
+def test_a_sparse_matrix_is_no_array_of_rows(tmp_path):
+    path = tmp_path / "sparse.npz"
+    for matrix in (sparse.csr_array(np.eye(6)), sparse.bsr_array(np.eye(6)),
+                   sparse.dia_array(np.eye(6))):  # fmt: skip
+        sparse.save_npz(path, matrix)
+        refused(path, "dense matrix, but holds a sparse one")
+
+
+def test_columns_beside_the_one_of_lists_are_told(tmp_path):
+    lists = pa.array([[1, 2], [3, 4]])
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"f0": [0.5, 1.5], "tokens": lists}), path)
+    with pytest.warns(DegenerateWarning, match="'tokens', and not from 'f0'"):
+        assert read_array(path).tolist() == [[1, 2], [3, 4]]
+    pq.write_table(pa.table({"id": [1, 2], "tokens": lists}), path)
+    assert read_array(path).tolist() == [[1, 2], [3, 4]]
 
 
 def test_a_full_disk_is_reported_and_the_old_file_stays(tmp_path, monkeypatch):

@@ -106,8 +106,17 @@ def container_format(
     return Format(read_rows, read_labels, write_rows, write_labels)
 
 
+# What scipy.sparse.save_npz writes of every matrix.
+_OF_SPARSE = {"format", "shape", "data"}
+
+
 def choose_rows(entries: Mapping[str, Entry], name: str | None, path: Path) -> str:
     """Return the name of the array that holds the rows."""
+    if name is None and set(entries) >= _OF_SPARSE:
+        raise DataError(
+            f"{path} must hold a dense matrix, but holds a sparse one. Write its "
+            "toarray() instead."
+        )
 
     def fits(entry: Entry) -> bool:
         return len(entry.shape) == 2 and min(entry.shape) > 1

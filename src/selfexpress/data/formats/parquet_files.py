@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from selfexpress.data.formats.arrays import (
     listing,
 )
 from selfexpress.data.formats.parquet_pages import claimed_bytes
-from selfexpress.errors import DataError, one_line
+from selfexpress.errors import DataError, DegenerateWarning, one_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -151,8 +152,24 @@ def _chosen_columns(schema: pa.Schema, name: str | None, path: Path) -> list[str
         return [_named(schema, name, path)]
     lists = [field.name for field in schema if _is_list(field.type)]
     if len(lists) == 1:
+        _warn_of_left_out(schema, lists[0], path)
         return lists
     return _columns(schema, path)
+
+
+def _warn_of_left_out(schema: pa.Schema, chosen: str, path: Path) -> None:
+    """Warn if columns of fractions stand beside the only one of lists."""
+    import pyarrow as pa
+
+    others = [field.name for field in schema if pa.types.is_floating(field.type)]
+    if others:
+        warnings.warn(
+            f"Rows of {path} are taken from its only column of lists, {chosen!r}, and "
+            f"not from {listing(others)}. If those are the features, leave the lists "
+            "out.",
+            DegenerateWarning,
+            stacklevel=3,
+        )
 
 
 def _label_column(schema: pa.Schema, name: str | None, path: Path) -> str:

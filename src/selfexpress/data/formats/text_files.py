@@ -7,7 +7,7 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +33,7 @@ def read_rows(path: Path, name: str | None) -> Array:
     """Return the numbers as float64: all columns, or the one of that name."""
     header = _header(path)
     column = None if name is None else _column_of(header or [], name, path)
+    n_skipped = 0 if header is None else next(_lines(path))[0]
     try:
         # A first line without values would make loadtxt warn instead of failing.
         with path.open(encoding="utf-8-sig", newline="") as stream:
@@ -41,7 +42,7 @@ def read_rows(path: Path, name: str | None) -> Array:
                 delimiter=",",
                 comments=None,
                 quotechar='"',
-                skiprows=0 if header is None else 1,
+                skiprows=n_skipped,
                 usecols=column,
                 ndmin=2,
             )
@@ -74,11 +75,13 @@ def read_labels(path: Path, name: str | None) -> Array:
                 f"{path} must have a label in every line, but line {number} has none. "
                 "Fill it in, or leave the line out, and its row with it."
             )
-    labels = [cells[column] for _, cells in rest]
+    labels = [cells[column].strip() for _, cells in rest]
+    first = [cell.strip() for cell in first]
+    _check_gaps(labels, path)
     if len(first) > 1:
         return _labels(labels, path)
     # Labels can be "y" and "n": a name that comes again is one of them.
-    is_name = first[0].strip() in (*LABEL_NAMES, name) and first[0] not in labels
+    is_name = first[0] in (*LABEL_NAMES, name) and first[0] not in labels
     is_numeric = all(map(_is_number, labels))
     if is_name or (is_numeric and not _is_number(first[0])):
         return _labels(labels, path)
@@ -91,6 +94,24 @@ def read_labels(path: Path, name: str | None) -> Array:
             stacklevel=3,
         )
     return _labels([first[0], *labels], path)
+
+
+def _check_gaps(labels: Sequence[str], path: Path) -> None:
+    """Refuse numbers some of which are missing; warn of words that may say so."""
+    gaps = sorted({label for label in labels if label.lower() in _GAPS})
+    if not gaps:
+        return
+    if all(label in gaps or _is_number(label) for label in labels):
+        raise DataError(
+            f"{path} must have a label in every line, but some are {gaps[0]!r}. Fill "
+            "them in, or leave the lines out, and their rows with them."
+        )
+    warnings.warn(
+        f"Some labels of {path} are {gaps[0]!r}, which may stand for one that is "
+        "missing, and is taken for a class. Rename it if it is one.",
+        DegenerateWarning,
+        stacklevel=3,
+    )
 
 
 def _stands_out(first: str, labels: Sequence[str]) -> bool:
@@ -158,7 +179,12 @@ def _header(path: Path) -> list[str] | None:
     first_lines = [cells for _, cells in islice(_lines(path), 2)]
     cells = first_lines[0] if first_lines else []
     if all(map(_is_number, cells)):
-        return cells if len(first_lines) == 2 and _are_counted(*first_lines) else None
+        if len(first_lines) < 2:
+            return None
+        if _are_counted(*first_lines):
+            return cells
+        _warn_of_names(first_lines[0], first_lines[1], path)
+        return None
     if _is_row_with_gaps(cells):
         # Refused where numbers are read.
         return None
@@ -192,6 +218,24 @@ def _are_names(numbers: Sequence[float]) -> bool:
     is_sorted = sorted(finite) in (finite, finite[::-1])
     is_long = len(finite) >= _MANY_COLUMNS
     return all(map(float.is_integer, finite)) or (is_long and is_sorted)
+
+
+def _warn_of_names(cells: Sequence[str], below: Sequence[str], path: Path) -> None:
+    """Warn if a first line counts on in steps of one, and the next does not."""
+    if len(cells) > 2 and _counts_on(cells) and not _counts_on(below):
+        warnings.warn(
+            f"The first line of {path}, {one_line(','.join(cells), longest=40)!r}, is "
+            "taken for a row, though it counts and the next does not. If it holds the "
+            "names of the columns, name them by words.",
+            DegenerateWarning,
+            stacklevel=3,
+        )
+
+
+def _counts_on(cells: Sequence[str]) -> bool:
+    if not all(cell.strip().lstrip("+-").isdecimal() for cell in cells):
+        return False
+    return all(int(after) == int(before) + 1 for before, after in pairwise(cells))
 
 
 def _are_counted(cells: Sequence[str], below: Sequence[str]) -> bool:
