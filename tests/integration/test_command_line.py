@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from selfexpress import SENet, __version__, make_subspaces
@@ -108,6 +111,12 @@ def test_a_fit_may_end_by_itself_and_says_when(call, data, tmp_path):
         (("nope",), "No such command 'nope'. Try 'selfexpress --help'."),
         (("demo", "-o", "rows.npy"), "rows.npy"),
         (("score", "rows.npy", "gone.npy"), "rows.npy"),
+        (
+            ("fit", "rows.npy", "-k", 3, "-o", "m", "--hidden-sizes", 10**9),
+            "must fit into memory, but",
+        ),
+        (("predict", "gone", "rows.npy", "-o", "/dev/null"), "suffix of"),
+        (("fit", "rows.npy", "-k", 3, "-o", "/dev/null"), "a device or a pipe"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_two(
@@ -267,3 +276,31 @@ def test_a_run_can_be_repeated_where_a_folder_has_the_name_of_an_array(
     assert call(*words, *FIT, "--quiet")[0] == 0
     code, _, err = call("fit", "--config", "run/config.toml", "--quiet")
     assert code == 0, err
+
+
+@pytest.mark.filterwarnings("default")
+def test_each_warning_of_a_table_is_told_once(call, data, tmp_path):
+    columns = {f"f{place}": column for place, column in enumerate(data.X.T)}
+    lists = {"tokens": data.X.tolist(), "id": list(range(len(data.X)))}
+    pq.write_table(pa.table(columns | lists), tmp_path / "lists.parquet")
+    pq.write_table(pa.table(columns | {"id": lists["id"]}), tmp_path / "ids.parquet")
+    for name, word in (("lists", "only column of lists"), ("ids", "numbers of rows")):
+        words = ("fit", tmp_path / f"{name}.parquet", "-k", 3, "-o", tmp_path / "m")
+        code, _, err = call(*words, *FIT, "--quiet")
+        assert code == 0
+        assert err.count(word) == 1
+
+
+def test_new_rows_in_other_columns_are_refused_by_name(call, data, tmp_path):
+    frame = pd.DataFrame(data.X).add_prefix("f")
+    frame.to_parquet(tmp_path / "old.parquet")
+    frame.rename(columns={"f3": "g3"}).to_parquet(tmp_path / "new.parquet")
+    model = tmp_path / "m"
+    call("fit", tmp_path / "old.parquet", "-k", 3, "-o", model, *FIT, "--quiet")
+    code, _, err = call(
+        *("predict", model, tmp_path / "new.parquet", "-o", tmp_path / "l.csv"),
+        "--quiet",
+    )
+    assert code == 2
+    assert "g3" in err
+    assert "f3" in err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from selfexpress.cli.report import report
 from selfexpress.cli.reproduce import reproduce
 from selfexpress.cli.score import score
 from selfexpress.data.memory import is_out_of_memory
-from selfexpress.errors import SelfExpressError, one_line
+from selfexpress.errors import SelfExpressError
 
 app = typer.Typer(
     help=(
@@ -85,11 +86,16 @@ def main() -> None:
                 raise
             _complain(
                 "error",
-                "The data and what is computed of them must fit into memory, but do "
-                f"not: {one_line(error, longest=160)}. Use smaller settings or fewer "
-                "rows.",
+                f"What is computed must fit into memory, but {_wanted(error)} did not. "
+                "Use smaller settings or fewer rows.",
             )
             sys.exit(2)
+
+
+def _wanted(error: BaseException) -> str:
+    """Return how much memory was asked for, if the error tells."""
+    found = re.search(r"allocate ([\d.]+ \w+)", str(error))
+    return found.group(1) if found else "something"
 
 
 @app.callback(invoke_without_command=True)

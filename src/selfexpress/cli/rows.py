@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from selfexpress.data.datasets import Dataset, available, load
 from selfexpress.data.files import FORMATS, read_array
 from selfexpress.data.opening import as_source, open_rows
-from selfexpress.data.sources import RowSource, names_of
+from selfexpress.data.sources import ArraySource, RowSource, names_of
 from selfexpress.errors import DataError
 
 # Files up to here are simply read.
@@ -31,12 +31,20 @@ def read_rows(data: str, *, name: str | None = None) -> NDArray[Any] | RowSource
     if path.suffix.lower() not in FORMATS:
         return read_dataset(data).rows.astype(np.float32)
     is_large = path.is_file() and path.stat().st_size > _SMALL_BYTES
-    if is_large or path.suffix.lower() == ".csv":
-        return open_rows(path, name=name)
+    is_table = path.suffix.lower() in (".csv", ".parquet")
+    if is_large or is_table:
+        rows = open_rows(path, name=name)
+        return rows if is_large else _in_memory(rows)
     array = read_array(path, name=name)
-    if path.suffix.lower() == ".parquet":
-        return as_source(array, names_of(open_rows(path, name=name)))
     return array if array.ndim == 2 else array.reshape(len(array), -1)
+
+
+def _in_memory(rows: RowSource) -> RowSource:
+    """Return rows that are decoded once, and not whenever they are walked."""
+    if isinstance(rows, ArraySource):
+        return rows
+    blocks = [block.rows.numpy() for block in rows.blocks(8192)]
+    return as_source(np.concatenate(blocks), names_of(rows))
 
 
 def read_dataset(name: str) -> Dataset:

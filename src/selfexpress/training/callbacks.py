@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -200,8 +202,10 @@ class HistoryLogger(Callback, ABC):
     def on_train_end(self, state: TrainState) -> None:
         """Hand over the rest."""
         if distributed.is_main():
-            self._hand_over(state)
-            self.close()
+            try:
+                self._hand_over(state)
+            finally:
+                self.close()
 
     def _hand_over(self, state: TrainState) -> None:
         new = range(self._n_written + 1, state.step + 1)
@@ -259,19 +263,27 @@ class CSVLogger(HistoryLogger):
     def write(self, steps: range, rows: list[list[float]]) -> None:
         """Append lines, so that they can be read while training goes on."""
         lines = ((step, *row) for step, row in zip(steps, rows, strict=True))
-        try:
+        with self._told():
             csv.writer(self._file).writerows(lines)
             self._file.flush()
-        except OSError as error:
-            raise DataError(
-                f"{self.path} must take the lines of every step, but {error.strerror}. "
-                "Make room, or choose another place."
-            ) from error
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        file = self._file
         del self._file
+        with self._told():
+            file.close()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Name the file if it cannot be written."""
+        try:
+            yield
+        except OSError as error:
+            raise DataError(
+                f"{self.path} must take a line for every step, but {error.strerror}. "
+                "Make room, or choose another place."
+            ) from error
 
 
 class TensorBoardLogger(HistoryLogger):

@@ -4,6 +4,7 @@ import copy
 import csv
 import pickle
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -120,3 +121,11 @@ def test_callbacks_can_be_copied_and_pickled_after_a_training(kind, tmp_path):
     copied = pickle.loads(pickle.dumps(copy.deepcopy(callback)))
     assert copied.every == callback.every
     trained(copied)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_log_on_a_full_disk_is_named(tmp_path):
+    path = tmp_path / "log.csv"
+    path.symlink_to("/dev/full")
+    with pytest.raises(DataError, match=f"{path} must take .* No space left on device"):
+        trained(CSVLogger(path))
