@@ -147,7 +147,10 @@ def features(
         if encoder is None:
             shape = _parse_shape(image_shape)
             transformer: Scattering2D | CodingRateEncoder = Scattering2D(
-                scales or 3, angles or 8, resize=resize, image_shape=shape
+                3 if scales is None else scales,
+                8 if angles is None else angles,
+                resize=resize,
+                image_shape=shape,
             ).fit(samples[:1])
         else:
             if train is not None:

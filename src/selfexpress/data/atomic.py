@@ -61,10 +61,13 @@ def require_replaceable(path: Path) -> None:
     """
     if not path.exists():
         return
-    kind = "a folder" if path.is_dir() else "a device or a pipe"
-    is_protected = not path.stat().st_mode & 0o222
-    if is_protected or not path.is_file():
-        given = kind if not path.is_file() else "protected against writing"
+    if path.is_dir():
+        given = "a folder"
+    elif not path.is_file():
+        given = "a device or a pipe"
+    else:
+        given = "" if path.stat().st_mode & 0o222 else "protected against writing"
+    if given:
         raise DataError(
             f"{path} must be a file that can be written, but is {given}. Choose "
             "another name."

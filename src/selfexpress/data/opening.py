@@ -63,11 +63,11 @@ def open_rows(path: str | os.PathLike[str], *, name: str | None = None) -> RowSo
         rows: RowSource = Shards(shards, labels=[shard.name for shard in files])
     else:
         rows = _open_file(path, name)
-    _warn_of_classes(names_of(rows) or (), path)
+    _warn_of_suspects(names_of(rows) or (), path)
     return rows
 
 
-def _warn_of_classes(names: Sequence[str], path: Path) -> None:
+def _warn_of_suspects(names: Sequence[str], path: Path) -> None:
     """Warn if a column is called as those are that no fit should see."""
     usual = {"the true classes": _CLASS_NAMES, "the numbers of rows": _ROW_NAMES}
     for what, names_of_it in usual.items():

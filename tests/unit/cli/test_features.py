@@ -148,6 +148,11 @@ def test_the_paper_recipe_is_one_option(run, tmp_path, seed):
             ConfigError,
             "--image-shape must look like",
         ),
+        (
+            ["-o", "out.npy", "--scattering", "--scales", "0"],
+            ConfigError,
+            "J must be a positive integer, got 0",
+        ),
         (["-o", "out.txt", "--whiten", "3"], DataError, "suffix of .*out.txt"),
         (["-o", "none/out.npy", "--whiten", "3"], DataError, "folder .*none must"),
     ],

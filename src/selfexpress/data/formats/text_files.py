@@ -233,9 +233,11 @@ def _warn_of_names(cells: Sequence[str], below: Sequence[str], path: Path) -> No
 
 
 def _counts_on(cells: Sequence[str]) -> bool:
-    if not all(cell.strip().lstrip("+-").isdecimal() for cell in cells):
+    try:
+        numbers = [int(cell) for cell in cells]
+    except ValueError:
         return False
-    return all(int(after) == int(before) + 1 for before, after in pairwise(cells))
+    return all(after == before + 1 for before, after in pairwise(numbers))
 
 
 def _are_counted(cells: Sequence[str], below: Sequence[str]) -> bool:
