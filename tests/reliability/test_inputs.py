@@ -16,7 +16,7 @@ from selfexpress import ESC, SSCOMP, EnSC, SENet, make_subspaces
 from selfexpress.data.sources import ArraySource
 from selfexpress.errors import ConfigError, DataError, DegenerateError
 from selfexpress.errors import DegenerateWarning as Degenerate
-from selfexpress.features import Whitening
+from selfexpress.features import Scattering2D, Trajectories, Whitening
 
 pytestmark = pytest.mark.filterwarnings(
     # A handful of rows is often disconnected; that is not the question here.
@@ -60,6 +60,14 @@ def test_nan_and_infinity(rows, value):
     spoiled = rows.copy()
     spoiled[7, 3] = value
     refused(spoiled, "contains (NaN|infinity).* X must be finite")
+    for transformer in (
+        Whitening(2),
+        Scattering2D(1, image_shape=(2, 5)),
+        Trajectories(),
+    ):
+        with pytest.raises(DataError, match="X must be finite") as found:
+            transformer.fit(spoiled)
+        assert len(str(found.value).splitlines()) == 1
 
 
 def test_a_row_of_zeros(rows):

@@ -250,15 +250,6 @@ def row_dtype(array: Tensor | NDArray[np.generic]) -> torch.dtype:
     return torch.float32 if is_narrow else torch.float64
 
 
-def require_unmasked(X: Any) -> None:
-    """Refuse an array of which a part is masked, which a mask would not survive."""
-    if np.ma.is_masked(X):
-        n_masked = np.ma.getmaskarray(X).sum()
-        raise DataError(
-            f"X must be without gaps, got {n_masked} masked entries. Fill or drop them."
-        )
-
-
 def is_exact_in_single(dtype: np.dtype[Any]) -> bool:
     """Tell whether single precision holds every number of a type, which may be int."""
     return bool(np.can_cast(dtype, np.float32))

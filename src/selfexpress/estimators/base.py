@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from selfexpress.affinity.graph import build_affinity
@@ -25,10 +24,10 @@ from selfexpress.data.sources import (
     RowSource,
     columns_of,
     is_exact_in_single,
-    require_unmasked,
     row_dtype,
 )
-from selfexpress.errors import ConfigError, DataError, one_line
+from selfexpress.data.validation import require_unmasked, validated
+from selfexpress.errors import ConfigError, DataError
 from selfexpress.ops.seeds import draw_seed
 from selfexpress.spectral import spectral_clusters
 
@@ -90,33 +89,23 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
             X = ArraySource(X, dtype=row_dtype(X))
         if isinstance(X, RowSource):
             _require_rows(len(X), reset=reset)
-            self._validated(columns_of(X), reset=reset, skip_check_array=True)
+            validated(self, columns_of(X), reset=reset, skip_check_array=True)
             return CheckedRows(X, device=device)
         if isinstance(X, Tensor):
             X = _check_tensor(X)
             if X.device.type != "cpu":
                 _require_rows(len(X), reset=reset)
-                self._validated(X, reset=reset, skip_check_array=True)
+                validated(self, X, reset=reset, skip_check_array=True)
                 return ArraySource(X, dtype=row_dtype(X), device=device)
             X = X.numpy()
-        array = self._validated(
+        array = validated(
+            self,
             X,
             reset=reset,
             dtype=_TYPES[::-1] if _is_narrow(X) else _TYPES,
             ensure_min_samples=2 if reset else 1,
         )
         return ArraySource(array, dtype=row_dtype(array), device=device)
-
-    def _validated(self, X: Any, **options: Any) -> Any:
-        """Check by scikit-learn's rules, in fewer words."""
-        try:
-            return validate_data(self, X, **options)
-        except ValueError as error:
-            # Several lines, and the array itself, are no help on a terminal; names are.
-            text = str(error)
-            shown = text if "feature names" in text else text.partition("\n")[0]
-            found = one_line(shown, longest=240).rstrip(":. ")
-            raise DataError(f"{found}. {_advice(found)}") from error
 
     def _cluster_config(self, n_samples: int, **chosen: Any) -> ClusterConfig:
         """Gather and check the settings of clustering, with those chosen for "auto"."""
@@ -192,21 +181,6 @@ def _is_narrow(X: Any) -> bool:
     return bool(dtypes) and all(
         isinstance(dtype, np.dtype) and is_exact_in_single(dtype) for dtype in dtypes
     )
-
-
-# What to do, by a word of what scikit-learn says is wrong.
-_ADVICE = {
-    "NaN": "X must be finite: fill or drop what is missing.",
-    "infinity": "X must be finite: drop or scale down such entries.",
-    "expecting": "X must have the columns that fit saw, and no others.",
-    "feature names": "X must have the columns that fit saw, in their order.",
-    "2D array": "X must be a matrix, a row for each sample: Reshape your data.",
-    "": "X must be a matrix of real numbers, a row for each sample.",
-}
-
-
-def _advice(found: str) -> str:
-    return next(advice for word, advice in _ADVICE.items() if word in found)
 
 
 def _is_mapped(X: Any) -> bool:

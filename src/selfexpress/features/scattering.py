@@ -17,10 +17,10 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from selfexpress.data.sources import require_unmasked
+from selfexpress.data.validation import require_unmasked, validated
 from selfexpress.errors import ConfigError, DataError
 from selfexpress.features.batches import for_each
 from selfexpress.features.cascade import Cascade, n_channels, padded_shape
@@ -222,7 +222,7 @@ class Scattering2D(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             raise DataError(_dimensions_message(len(shape)))
         if len(shape) > 2:
             X = np.asarray(X).reshape(shape[0], math.prod(shape[1:]))
-        return validate_data(self, X, reset=reset), shape
+        return validated(self, X, reset=reset), shape
 
     def _scattered_shape(self) -> tuple[int, int]:
         """Return the height and width after resizing."""

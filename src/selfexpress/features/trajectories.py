@@ -21,10 +21,11 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from selfexpress.config import require_positive
+from selfexpress.data.validation import validated
 
 # A component so many times weaker than noise would enter with a hundredth of the
 # weight of the others.
@@ -128,7 +129,7 @@ class Trajectories(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def _validated(self, X: ArrayLike, *, reset: bool) -> NDArray[np.floating]:
         if isinstance(X, Tensor):
             X = X.detach()
-        rows: NDArray[np.floating] = validate_data(
+        rows: NDArray[np.floating] = validated(
             self, X, dtype=[np.float64, np.float32], reset=reset
         )
         return rows

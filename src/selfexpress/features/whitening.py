@@ -19,7 +19,7 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor
 
 from selfexpress.data.prefetch import Prefetched
@@ -29,9 +29,9 @@ from selfexpress.data.sources import (
     MappedSource,
     RowSource,
     columns_of,
-    require_unmasked,
 )
-from selfexpress.errors import ConfigError, DataError, DegenerateWarning, one_line
+from selfexpress.data.validation import validated
+from selfexpress.errors import ConfigError, DataError, DegenerateWarning
 from selfexpress.features.second_moments import leading_eigenvectors, second_moments
 from selfexpress.features.whitening_file import read_components, write_components
 
@@ -277,8 +277,7 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             _check_tensor(X)
             self._check_n_features(X.shape[1], reset=reset)
             return X.detach()
-        require_unmasked(X)
-        rows: NDArray[np.floating] = validate_data(
+        rows: NDArray[np.floating] = validated(
             self, X, dtype=[np.float64, np.float32], reset=reset
         )
         return rows
@@ -286,13 +285,7 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _check_columns(self, source: RowSource, *, reset: bool) -> None:
         """Check or note the number of a source's columns, and their names."""
         self._check_n_features(source.n_features, reset=reset)
-        try:
-            validate_data(self, columns_of(source), reset=reset, skip_check_array=True)
-        except ValueError as error:
-            raise DataError(
-                f"X must have the columns that fit saw, in their order, but: "
-                f"{one_line(error, longest=240)}."
-            ) from error
+        validated(self, columns_of(source), reset=reset, skip_check_array=True)
 
     def _check_n_features(self, n_features: int, *, reset: bool) -> None:
         if reset:
