@@ -127,10 +127,11 @@ def features(
     taken, kept = (None, projection) if is_new else (projection, None)
     if taken is not None:
         components = Whitening.load(taken)
-    _check_choice(scattering, encoder, components, train=train)
-    of_images = {"resize": resize, "scales": scales, "angles": angles}
+    _check_choice(scattering, encoder, components)
     _require_used(
-        ("--scattering", scattering, {**of_images, "image-shape": image_shape}),
+        ("--scattering", scattering, {"resize": resize, "image-shape": image_shape}),
+        ("--scattering", scattering, {"scales": scales, "angles": angles}),
+        ("--encoder", encoder is not None, {"train": train}),
         ("--whiten or --project", is_new, {"center": center or None}),
         ("a data set's name", not _is_file(data), {"split": split}),
     )
@@ -145,12 +146,10 @@ def features(
     if scattering or encoder is not None:
         samples = _read_samples(data, name=name, split=split or "full")
         if encoder is None:
-            shape = _parse_shape(image_shape)
+            sizes: dict[str, Any] = {"J": scales, "L": angles, "resize": resize}
             transformer: Scattering2D | CodingRateEncoder = Scattering2D(
-                3 if scales is None else scales,
-                8 if angles is None else angles,
-                resize=resize,
-                image_shape=shape,
+                image_shape=_parse_shape(image_shape),
+                **{name: size for name, size in sizes.items() if size is not None},
             ).fit(samples[:1])
         else:
             if train is not None:
@@ -179,10 +178,8 @@ def _check_choice(
     scattering: bool,
     encoder: Path | None,
     components: Whitening | None,
-    *,
-    train: int | None,
 ) -> None:
-    """Refuse no features at all, and options that exclude or need each other."""
+    """Refuse no features at all, and options that exclude each other."""
     if not scattering and encoder is None and components is None:
         raise ConfigError(
             "At least one of --scattering, --encoder, --whiten, --project, "
@@ -193,11 +190,6 @@ def _check_choice(
         raise ConfigError(
             "Only one of --scattering and --encoder may be given, got both. "
             "Use --encoder for colour images."
-        )
-    if train is not None and encoder is None:
-        raise ConfigError(
-            f"--train must come with --encoder, got {train} alone. "
-            "Say where to write the encoder."
         )
 
 

@@ -26,7 +26,7 @@ from selfexpress.data.sources import (
     is_exact_in_single,
     row_dtype,
 )
-from selfexpress.data.validation import require_unmasked, validated
+from selfexpress.data.validation import validated
 from selfexpress.errors import ConfigError, DataError
 from selfexpress.ops.seeds import draw_seed
 from selfexpress.spectral import spectral_clusters
@@ -83,7 +83,6 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
                 f"X must be a matrix, got the path {str(X)!r}. Use "
                 "selfexpress.data.open_rows to read a file."
             )
-        require_unmasked(X)
         if _is_mapped(X):
             # As a source: to check it whole would be to read it whole.
             X = ArraySource(X, dtype=row_dtype(X))

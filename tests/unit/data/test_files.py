@@ -16,6 +16,7 @@ import scipy.io
 from safetensors.numpy import save_file
 from scipy import sparse
 
+from selfexpress.data import open_rows
 from selfexpress.data.files import (
     FORMATS,
     read_array,
@@ -583,3 +584,11 @@ def test_a_first_label_that_may_be_a_name_is_told(tmp_path):
     for sound in ("label\ncat\ndog\ncat\ndog\n", "cat\ncat\ndog\ndog\n", "a\nb\n"):
         path.write_text(sound)
         read_labels(path)
+
+
+def test_names_that_may_be_a_row_are_told_once(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("2015,2016,2017\n3,1,2\n")
+    with pytest.warns(DegenerateWarning) as told:
+        open_rows(path)
+    assert len(told) == 1

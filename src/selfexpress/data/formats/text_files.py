@@ -33,7 +33,11 @@ def read_rows(path: Path, name: str | None) -> Array:
     """Return the numbers as float64: all columns, or the one of that name."""
     header = _header(path)
     column = None if name is None else _column_of(header or [], name, path)
-    n_skipped = 0 if header is None else next(_lines(path))[0]
+    n_skipped = 0
+    if header is None:
+        _warn_of_names(path)
+    else:
+        n_skipped, _ = next(_lines(path))
     try:
         # A first line without values would make loadtxt warn instead of failing.
         with path.open(encoding="utf-8-sig", newline="") as stream:
@@ -179,12 +183,7 @@ def _header(path: Path) -> list[str] | None:
     first_lines = [cells for _, cells in islice(_lines(path), 2)]
     cells = first_lines[0] if first_lines else []
     if all(map(_is_number, cells)):
-        if len(first_lines) < 2:
-            return None
-        if _are_counted(*first_lines):
-            return cells
-        _warn_of_names(first_lines[0], first_lines[1], path)
-        return None
+        return cells if len(first_lines) == 2 and _are_counted(*first_lines) else None
     if _is_row_with_gaps(cells):
         # Refused where numbers are read.
         return None
@@ -220,11 +219,13 @@ def _are_names(numbers: Sequence[float]) -> bool:
     return all(map(float.is_integer, finite)) or (is_long and is_sorted)
 
 
-def _warn_of_names(cells: Sequence[str], below: Sequence[str], path: Path) -> None:
-    """Warn if a first line counts on in steps of one, and the next does not."""
-    if len(cells) > 2 and _counts_on(cells) and not _counts_on(below):
+def _warn_of_names(path: Path) -> None:
+    """Warn if a first row counts on in steps of one, and the next does not."""
+    lines = [cells for _, cells in islice(_lines(path), 2)]
+    first = lines[0] if len(lines) == 2 else []
+    if len(first) > 2 and _counts_on(first) and not _counts_on(lines[1]):
         warnings.warn(
-            f"The first line of {path}, {one_line(','.join(cells), longest=40)!r}, is "
+            f"The first line of {path}, {one_line(','.join(first), longest=40)!r}, is "
             "taken for a row, though it counts and the next does not. If it holds the "
             "names of the columns, name them by words.",
             DegenerateWarning,
