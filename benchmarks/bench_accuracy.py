@@ -16,8 +16,7 @@ import numpy as np
 import torch
 from record import write_record
 
-from selfexpress import SENet
-from selfexpress.data import load
+from selfexpress import SENet, load_dataset
 from selfexpress.features import Scattering2D, Whitening
 from selfexpress.metrics import (
     adjusted_rand,
@@ -37,7 +36,7 @@ def features_of(
         rows = np.load(FEATURES / "cifar10_features.npy").astype(np.float32)
         labels = np.load(FEATURES / "cifar10_labels.npy").astype(np.int64)
         return torch.from_numpy(rows).to(device), labels
-    data = load(name, root=root)
+    data = load_dataset(name, root=root)
     images = torch.from_numpy(np.array(data.samples[:n_images])).to(device)
     rows = Scattering2D().fit_transform(images)
     return Whitening().fit_transform(rows), data.labels[:n_images]

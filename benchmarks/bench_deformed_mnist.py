@@ -23,12 +23,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from selfexpress import SENet
-from selfexpress.data.datasets import load
-from selfexpress.data.shards import regroup
-from selfexpress.data.sources import MappedSource, RowBlock
+from selfexpress.datasets.loading import load_dataset
 from selfexpress.features.scattering import Scattering2D
 from selfexpress.features.whitening import Whitening
 from selfexpress.metrics import clustering_accuracy
+from selfexpress.rows.shards import regroup
+from selfexpress.rows.sources import MappedSource, RowBlock
 
 N_CLUSTERS = 10
 # Images that share a random generator; a group can be made again by itself.
@@ -97,7 +97,7 @@ def deformed(images: Tensor, generator: torch.Generator) -> Tensor:
 
 def main() -> None:
     arguments = parse_arguments()
-    data = load("mnist")
+    data = load_dataset("mnist")
     synchronize = torch.cuda.synchronize if arguments.device == "cuda" else int
     run(arguments, data.samples, n_images=2 * GROUP_SIZE if not arguments.quick else 64)
     synchronize()

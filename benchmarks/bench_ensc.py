@@ -36,7 +36,7 @@ from selfexpress.affinity.graph import build_affinity
 from selfexpress.baselines.certificate import certify
 from selfexpress.baselines.ensc import elastic_net_expression
 from selfexpress.baselines.problem import ElasticNetConfig
-from selfexpress.data.datasets import load
+from selfexpress.datasets.loading import load_dataset
 from selfexpress.features.scattering import Scattering2D
 from selfexpress.features.whitening import Whitening
 from selfexpress.ops.self_expression import unit_rows
@@ -109,7 +109,7 @@ def feature_rows(arguments: argparse.Namespace) -> torch.Tensor:
     if arguments.features is not None:
         rows = torch.from_numpy(np.load(arguments.features)).to(arguments.device)
     else:
-        images = torch.from_numpy(load("mnist").samples).to(arguments.device)
+        images = torch.from_numpy(load_dataset("mnist").samples).to(arguments.device)
         scattering = Scattering2D(J=3, L=8, resize=32)
         whitening = Whitening(500, center=False, whiten=False)
         rows = whitening.fit_transform(scattering.fit_transform(images))
@@ -287,7 +287,7 @@ def solve_and_cluster(
     is_precise = results["kkt_violation_float64"] <= config.tol
     results["holds"] = is_precise and timing.median <= MOST_SECONDS_GPU
     if not arguments.quick:
-        truth = load("mnist").labels[: len(rows)]
+        truth = load_dataset("mnist").labels[: len(rows)]
         sre = metrics.subspace_preserving_error(result.coefficients, truth)
         results["subspace_preserving_error"] = sre
         results["clusters"] = score(result.coefficients, truth, rows.device, arguments)

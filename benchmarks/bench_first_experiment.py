@@ -20,8 +20,8 @@ import torch
 
 from selfexpress import SENet, make_subspaces
 from selfexpress.affinity.coefficients import embed_keys, sparse_coefficients
-from selfexpress.data.sources import ArraySource, UnitRows
 from selfexpress.metrics import clustering_accuracy, subspace_preserving_error
+from selfexpress.rows.sources import ArraySource, UnitRows
 
 SETTINGS: dict[str, Any] = {
     "gamma": 50.0,

@@ -26,8 +26,7 @@ import numpy as np
 import torch
 from record import write_record
 
-from selfexpress import SSCOMP, EnSC, SENet
-from selfexpress.data import load
+from selfexpress import SSCOMP, EnSC, SENet, load_dataset
 from selfexpress.errors import DegenerateError, DegenerateWarning
 from selfexpress.features import Trajectories
 from selfexpress.metrics import clustering_accuracy
@@ -132,7 +131,7 @@ def main() -> None:
     parser.add_argument("--data", help="folder of the data sets")
     options = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    every = load("hopkins155", root=options.data).sequences
+    every = load_dataset("hopkins155", root=options.data).sequences
     names = [name for name in sorted(every) if name != "dancing"]
     sequences = {name: every[name] for name in names[:: 20 if options.quick else 1]}
     chosen = set(names[::CHOSEN_EVERY])

@@ -120,8 +120,8 @@ def fit_file(arguments: argparse.Namespace) -> dict[str, Any]:
     import torch
 
     from selfexpress import SENet
-    from selfexpress.data.files import write_labels
-    from selfexpress.data.opening import open_rows
+    from selfexpress.files.arrays import write_labels
+    from selfexpress.rows.opening import open_rows
 
     start = time.perf_counter()
     model = SENet(

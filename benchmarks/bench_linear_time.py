@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 from selfexpress import SENet
 from selfexpress.affinity.coefficients import embed_keys, sparse_coefficients
 from selfexpress.affinity.maximum_inner_product import recall_of, searched_coefficients
-from selfexpress.data.datasets import load
-from selfexpress.data.sources import ArraySource, UnitRows
+from selfexpress.datasets.loading import load_dataset
 from selfexpress.features.scattering import Scattering2D
 from selfexpress.features.whitening import Whitening
 from selfexpress.metrics import adjusted_rand, clustering_accuracy
+from selfexpress.rows.sources import ArraySource, UnitRows
 
 N_CLUSTERS = 10
 
@@ -87,7 +87,7 @@ def features(
     arguments: argparse.Namespace,
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Return whitened scattering features of MNIST and the digits."""
-    data = load("mnist")
+    data = load_dataset("mnist")
     chosen = np.random.default_rng(arguments.seed).permutation(len(data))
     chosen = np.sort(chosen[: arguments.n_samples])
     if arguments.rows is not None:

@@ -24,7 +24,7 @@ import torch
 from sklearn.cluster import KMeans
 
 from selfexpress import metrics
-from selfexpress.data.datasets import Dataset, load
+from selfexpress.datasets.loading import Dataset, load_dataset
 from selfexpress.features.scattering import Scattering2D
 from selfexpress.features.whitening import Whitening
 
@@ -49,7 +49,7 @@ class Stages:
 
 def main() -> None:
     arguments = parse_arguments()
-    data = load(arguments.dataset, split="test" if arguments.quick else "full")
+    data = load_dataset(arguments.dataset, split="test" if arguments.quick else "full")
     stages = Stages()
     scattering = Scattering2D(J=3, L=8, resize=32)
     images = torch.from_numpy(data.samples).to(arguments.device)

@@ -17,11 +17,9 @@ import numpy as np
 import torch
 from record import peak_bytes, timed, write_record
 
-from selfexpress import SENet
+from selfexpress import SENet, load_dataset
 from selfexpress.affinity.coefficients import embed_keys, largest_coefficients
 from selfexpress.affinity.nearest_rows import nearest_sparse_rows
-from selfexpress.data import load
-from selfexpress.data.sources import ArraySource
 from selfexpress.features import Scattering2D, Whitening
 from selfexpress.metrics import (
     adjusted_rand,
@@ -29,6 +27,7 @@ from selfexpress.metrics import (
     normalized_mutual_info,
 )
 from selfexpress.ops.self_expression import unit_rows
+from selfexpress.rows.sources import ArraySource
 from selfexpress.spectral import spectral_clusters
 
 N_COMPONENTS = 250
@@ -92,7 +91,7 @@ def main() -> None:
     parser.add_argument("--data", help="folder of the data sets")
     options = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    data = load("mnist", root=options.data)
+    data = load_dataset("mnist", root=options.data)
     n_images = 1000 if options.quick else len(data.labels)
     images = torch.from_numpy(np.array(data.samples[:n_images]))
     truth = data.labels[:n_images]

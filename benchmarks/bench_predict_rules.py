@@ -26,7 +26,7 @@ from scipy import sparse
 
 from selfexpress import SENet
 from selfexpress.affinity.nearest_rows import nearest_rows
-from selfexpress.data.datasets import load
+from selfexpress.datasets.loading import load_dataset
 from selfexpress.features.scattering import Scattering2D
 from selfexpress.features.whitening import Whitening
 from selfexpress.metrics import adjusted_rand, clustering_accuracy
@@ -71,7 +71,7 @@ def parse_arguments() -> argparse.Namespace:
 
 def run(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
     """Fit on images of the training part, name those of the test part."""
-    train, test = load(name, split="train"), load(name, split="test")
+    train, test = load_dataset(name, split="train"), load_dataset(name, split="test")
     order = np.random.default_rng(seed).permutation(len(train))[: arguments.fitted]
     truth, new_truth = train.labels[order], test.labels
     n_new = 1000 if arguments.quick else len(test)

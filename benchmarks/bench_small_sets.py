@@ -19,8 +19,7 @@ import torch
 from bench_accuracy import features_of, scores, summary
 from record import write_record
 
-from selfexpress import SSCOMP, EnSC, SENet
-from selfexpress.data import load
+from selfexpress import SSCOMP, EnSC, SENet, load_dataset
 
 SETS = ("orl", "coil20", "ocr-letters")
 # l1_ratio and relative gamma of EnSC; entries of SSC-OMP.
@@ -77,7 +76,9 @@ def main() -> None:
     names = ["orl"] if options.quick else options.sets.split(",")
     for name in names:
         features, truth = features_of(name, options.data, device)
-        pixels = torch.from_numpy(np.array(load(name, root=options.data).samples))
+        pixels = torch.from_numpy(
+            np.array(load_dataset(name, root=options.data).samples)
+        )
         pixels = pixels.reshape(len(pixels), -1).float().to(device)
         n_seeds = 1 if options.quick else options.seeds
         runs = [senet_run(features, truth, device, seed) for seed in range(n_seeds)]

@@ -26,11 +26,11 @@ import torch
 from selfexpress.affinity.assignment import References, cluster_weights
 from selfexpress.affinity.coefficients import embed_keys, largest_coefficients
 from selfexpress.config import NetworkConfig
-from selfexpress.data.opening import open_rows
-from selfexpress.data.prefetch import Prefetched
-from selfexpress.data.sources import ArraySource
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.ops.self_expression import unit_rows
+from selfexpress.rows.opening import open_rows
+from selfexpress.rows.prefetch import Prefetched
+from selfexpress.rows.sources import ArraySource
 
 N_FEATURES, WIDTH, N_NONZERO = 128, 512, 30
 

@@ -22,9 +22,9 @@ from record import alternately, peak_bytes, timed, write_record
 from torch import Tensor, nn
 
 from selfexpress.config import NetworkConfig, TrainConfig
-from selfexpress.data.sources import ArraySource
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.ops.self_expression import unit_rows
+from selfexpress.rows.sources import ArraySource
 from selfexpress.training.choices import decide
 from selfexpress.training.graphed import GraphedStep
 from selfexpress.training.steps import RECORDED, PlainStep

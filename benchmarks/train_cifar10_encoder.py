@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from record import write_record
 from sklearn.cluster import KMeans
 
-from selfexpress.data.datasets import load
+from selfexpress.datasets.loading import load_dataset
 from selfexpress.errors import DegenerateWarning
 from selfexpress.features.encoder import CodingRateEncoder
 from selfexpress.features.encoder_axes import fit_principal_axes
@@ -146,7 +146,7 @@ def read(folders: list[Path]) -> Problem:
                 if not (together / file.name).exists():
                     (together / file.name).symlink_to(file)
         train, test = (
-            load("cifar10", root=root, split=split, download=False)
+            load_dataset("cifar10", root=root, split=split, download=False)
             for split in ("train", "test")
         )
     return Problem(

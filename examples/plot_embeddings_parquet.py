@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from selfexpress import SENet
-from selfexpress.data import open_rows
+from selfexpress import SENet, open_rows
 from selfexpress.metrics import clustering_accuracy
 from selfexpress.report import plot_embedding
 

@@ -11,13 +11,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.cluster import KMeans
 
-from selfexpress import EnSC, make_subspaces
-from selfexpress.data import load
+from selfexpress import EnSC, load_dataset, make_subspaces
 from selfexpress.errors import DataError
 from selfexpress.metrics import clustering_accuracy
 
 try:
-    faces = load("orl", download=False)
+    faces = load_dataset("orl", download=False)
     images, truth = faces.samples, faces.labels
 except DataError:
     print("SELFEXPRESS_DATA has no orl: synthetic subspaces are used instead.")

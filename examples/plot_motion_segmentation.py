@@ -11,15 +11,14 @@ set, synthetic motions take its place.
 
 import matplotlib.pyplot as plt
 
-from selfexpress import EnSC, make_subspaces
-from selfexpress.data import load
+from selfexpress import EnSC, load_dataset, make_subspaces
 from selfexpress.errors import DataError
 from selfexpress.features import Trajectories
 from selfexpress.metrics import clustering_accuracy
 
 names = ("2R3RTC_g12", "cars10_g23", "cars9", "1R2RCT_A")
 try:
-    sequences = load("hopkins155", download=False).sequences
+    sequences = load_dataset("hopkins155", download=False).sequences
     problems = {name: (sequences[name].rows, sequences[name].labels) for name in names}
 except DataError:
     print("SELFEXPRESS_DATA has no hopkins155: synthetic motions are used instead.")

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from selfexpress import SENet
-from selfexpress.data import RowBlock
 from selfexpress.metrics import clustering_accuracy
+from selfexpress.rows import RowBlock
 
 
 class Sensors:

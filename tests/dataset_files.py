@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from selfexpress.data import registry
-from selfexpress.data.specification import DatasetSpec, Layout, StoredFile
+from selfexpress.datasets import registry
+from selfexpress.datasets.specification import DatasetSpec, Layout, StoredFile
 
 
 @dataclass(frozen=True, eq=False)

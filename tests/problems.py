@@ -7,9 +7,9 @@ import torch
 from scipy import sparse
 
 from selfexpress.config import NetworkConfig
-from selfexpress.data.sources import ArraySource, RowBlock
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.ops.self_expression import unit_rows
+from selfexpress.rows.sources import ArraySource, RowBlock
 
 
 def unit_data(n_samples: int, n_features: int, *, seed: int) -> torch.Tensor:

@@ -12,10 +12,10 @@ from typing import ClassVar
 
 import torch
 
-from selfexpress.data.atomic import replacing
 from selfexpress.errors import SelfExpressError
 from selfexpress.experiments.cells import Cell, Context, Outcome
 from selfexpress.experiments.runner import Results, run_cells
+from selfexpress.files.atomic import replacing
 
 
 @dataclass(frozen=True, kw_only=True)

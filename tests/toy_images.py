@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from selfexpress.data.synthetic import make_subspaces
+from selfexpress.datasets.synthetic import make_subspaces
 from selfexpress.experiments import inputs
 from selfexpress.experiments.cells import Context
 from selfexpress.experiments.inputs import ImageRows

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
 from selfexpress.config import NetworkConfig
-from selfexpress.data.sources import RowBlock
 from selfexpress.ops.self_expression import soft_threshold, without_self
+from selfexpress.rows.sources import RowBlock
 
 
 class SelfExpressiveNetwork(nn.Module):

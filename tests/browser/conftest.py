@@ -94,9 +94,9 @@ def large_report(tmp_path_factory, data_folder):
 
     from scipy import sparse
 
-    from selfexpress.data import load
+    from selfexpress import load_dataset
 
-    data = load("mnist", root=data_folder)
+    data = load_dataset("mnist", root=data_folder)
     rng = np.random.default_rng(0)
     n_samples, n_nonzero = len(data), 50
     order = np.argsort(data.labels, kind="stable")

@@ -9,7 +9,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from selfexpress.data.synthetic import make_subspaces
+from selfexpress.datasets.synthetic import make_subspaces
 from selfexpress.estimators.ensc import EnSC
 from selfexpress.estimators.esc import ESC
 from selfexpress.estimators.ssc_omp import SSCOMP

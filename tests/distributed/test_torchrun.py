@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from distributed.launching import SECONDS, TESTS, environment
 
-from selfexpress.data.synthetic import make_subspaces
+from selfexpress.datasets.synthetic import make_subspaces
 
 pytestmark = pytest.mark.distributed
 

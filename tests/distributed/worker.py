@@ -16,9 +16,9 @@ from selfexpress import SENet, distributed, make_subspaces
 from selfexpress.affinity.coefficients import embed_keys
 from selfexpress.affinity.ring import ring_coefficients
 from selfexpress.config import TrainConfig
-from selfexpress.data.shards import OwnRows
-from selfexpress.data.sources import ArraySource, RowBlock
 from selfexpress.estimators.base import SelfExpressiveClusterer
+from selfexpress.rows.shards import OwnRows
+from selfexpress.rows.sources import ArraySource, RowBlock
 from selfexpress.training import loop
 from selfexpress.training.objective import two_pass_gradient
 

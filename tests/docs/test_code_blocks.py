@@ -20,7 +20,7 @@ import pytest
 
 from selfexpress import make_subspaces
 from selfexpress.cli import main
-from selfexpress.data.files import write_array
+from selfexpress.files.arrays import write_array
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -126,7 +126,7 @@ RUN = [
 @pytest.mark.parametrize("page", RUN, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch, request):
     text = "".join(block.text for block in blocks(page) if not block.reason)
-    if re.search(r'(?<![.\w])load\("', text):
+    if 'load_dataset("' in text:
         request.getfixturevalue("data_folder")
     monkeypatch.chdir(tmp_path)
     prepare(page, monkeypatch)

@@ -19,8 +19,12 @@ import torch
 from fuzz import mutations
 from scipy import sparse
 
-from selfexpress.data import cifar, layouts, verified
-from selfexpress.data.files import (
+from selfexpress.datasets import cifar, layouts, verified
+from selfexpress.errors import CheckpointError
+from selfexpress.estimators.senet import SENet
+from selfexpress.features import CodingRateEncoder, Whitening
+from selfexpress.features import encoder_checkpoint as encoder_files
+from selfexpress.files.arrays import (
     read_array,
     read_csr,
     read_labels,
@@ -28,11 +32,7 @@ from selfexpress.data.files import (
     write_csr,
     write_labels,
 )
-from selfexpress.data.opening import open_rows
-from selfexpress.errors import CheckpointError
-from selfexpress.estimators.senet import SENet
-from selfexpress.features import CodingRateEncoder, Whitening
-from selfexpress.features import encoder_checkpoint as encoder_files
+from selfexpress.rows.opening import open_rows
 from selfexpress.training.checkpoint import CheckpointFolder, read_checkpoint
 from selfexpress.training.resuming import Checkpoints, Standing
 

@@ -13,8 +13,8 @@ from fuzz import mutations
 from fuzz.run import run
 from fuzz.targets import targets
 
-from selfexpress.data.files import FORMATS
-from selfexpress.data.layouts import READERS
+from selfexpress.datasets.layouts import READERS
+from selfexpress.files.arrays import FORMATS
 
 
 def test_damaged_files_give_only_our_own_errors():

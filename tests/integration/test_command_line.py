@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from selfexpress import SENet, __version__, make_subspaces
-from selfexpress.data.files import read_csr, read_labels, write_array, write_labels
+from selfexpress.files.arrays import read_csr, read_labels, write_array, write_labels
 from selfexpress.metrics import clustering_accuracy
 
 

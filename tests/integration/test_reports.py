@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from selfexpress import make_subspaces
-from selfexpress.data.files import write_labels
+from selfexpress.files.arrays import write_labels
 from selfexpress.report import read_run
 
 FIT = (

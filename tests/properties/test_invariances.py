@@ -27,9 +27,9 @@ from selfexpress.affinity.coefficients import embed_keys, sparse_coefficients
 from selfexpress.affinity.graph import build_affinity
 from selfexpress.affinity.nearest_rows import nearest_rows
 from selfexpress.config import TrainConfig
-from selfexpress.data.sources import ArraySource, RowBlock
 from selfexpress.errors import SelfExpressWarning
 from selfexpress.ops.self_expression import unit_rows
+from selfexpress.rows.sources import ArraySource, RowBlock
 from selfexpress.spectral import spectral_clusters
 from selfexpress.training.gamma import smallest_gamma
 from selfexpress.training.objective import naive_gradient, two_pass_gradient

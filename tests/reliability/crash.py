@@ -26,9 +26,9 @@ import numpy as np
 import torch
 
 from selfexpress.config import NetworkConfig, TrainConfig
-from selfexpress.data.sources import ArraySource
-from selfexpress.data.synthetic import make_subspaces
+from selfexpress.datasets.synthetic import make_subspaces
 from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.rows.sources import ArraySource
 from selfexpress.training.checkpoint import Checkpoint, CheckpointFolder
 from selfexpress.training.loop import train
 from selfexpress.training.resuming import Checkpoints

@@ -18,8 +18,6 @@ import pytest
 import torch
 
 from selfexpress import SENet, make_subspaces
-from selfexpress.data.atomic import replacing
-from selfexpress.data.files import write_array
 from selfexpress.errors import (
     CheckpointError,
     ConfigError,
@@ -28,6 +26,8 @@ from selfexpress.errors import (
     DegenerateError,
     DegenerateWarning,
 )
+from selfexpress.files.arrays import write_array
+from selfexpress.files.atomic import replacing
 from selfexpress.training.callbacks import Callback
 from selfexpress.training.checkpoint import CheckpointFolder
 
@@ -242,7 +242,7 @@ def test_a_folder_that_vanishes(rows, tmp_path):
 
 
 def test_an_input_file_that_vanishes(rows, tmp_path):
-    from selfexpress.data.opening import open_rows
+    from selfexpress.rows.opening import open_rows
 
     path = tmp_path / "rows.parquet"
     write_array(path, rows)

@@ -21,11 +21,11 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from selfexpress import SENet
-from selfexpress.data.archives import check_zip_members
-from selfexpress.data.files import FORMATS, read_array, read_labels, write_array
-from selfexpress.data.opening import open_rows
-from selfexpress.data.verified import open_gzip
+from selfexpress.datasets.archives import check_zip_members
+from selfexpress.datasets.verified import open_gzip
 from selfexpress.errors import CheckpointError, DataError
+from selfexpress.files.arrays import FORMATS, read_array, read_labels, write_array
+from selfexpress.rows.opening import open_rows
 
 SUFFIXES = list(FORMATS)
 

@@ -13,10 +13,10 @@ import torch
 from sklearn.exceptions import NotFittedError
 
 from selfexpress import ESC, SSCOMP, EnSC, SENet, make_subspaces
-from selfexpress.data.sources import ArraySource
 from selfexpress.errors import ConfigError, DataError, DegenerateError
 from selfexpress.errors import DegenerateWarning as Degenerate
 from selfexpress.features import Scattering2D, Trajectories, Whitening
+from selfexpress.rows.sources import ArraySource
 
 pytestmark = pytest.mark.filterwarnings(
     # A handful of rows is often disconnected; that is not the question here.
@@ -211,7 +211,7 @@ def test_the_same_random_state_twice(rows, labels):
 
 def test_a_path_is_not_a_matrix():
     for path in ("rows.csv", Path("rows.csv")):
-        refused(path, "got the path 'rows.csv'. Use selfexpress.data.open_rows")
+        refused(path, "got the path 'rows.csv'. Use selfexpress.open_rows")
 
 
 def test_the_seed(rows):

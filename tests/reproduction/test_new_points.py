@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from selfexpress import SENet
-from selfexpress.data.datasets import load
+from selfexpress.datasets.loading import load_dataset
 from selfexpress.features.scattering import Scattering2D
 from selfexpress.features.whitening import Whitening
 from selfexpress.metrics import adjusted_rand, clustering_accuracy
@@ -14,7 +14,7 @@ from selfexpress.metrics import adjusted_rand, clustering_accuracy
 
 @pytest.mark.slow
 def test_held_out_digits_are_named_as_well_as_fitted_ones(data_folder):
-    digits = load("mnist", split="test", root=data_folder)
+    digits = load_dataset("mnist", split="test", root=data_folder)
     is_new = np.random.default_rng(0).permutation(len(digits)) % 5 == 0
     scattering, whitening = Scattering2D(resize=32), Whitening(150)
     rows = scattering.fit_transform(digits.samples)

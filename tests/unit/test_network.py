@@ -8,8 +8,8 @@ from compare import assert_close
 from problems import small_network, unit_data
 
 from selfexpress.config import NetworkConfig
-from selfexpress.data.sources import RowBlock
 from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.rows.sources import RowBlock
 
 
 def test_coefficients_equal_the_formula_pair_by_pair(seed):

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from selfexpress.data.sources import ArraySource
 from selfexpress.errors import ConfigError, DataError
 from selfexpress.report.palette import blend, group_colours, hex_colour, oklch, ramp
 from selfexpress.report.png import base64_text, png_address, png_bytes, sprite_sheet
 from selfexpress.report.samples import shown_samples
 from selfexpress.report.sections_model import tone
+from selfexpress.rows.sources import ArraySource
 
 Image = pytest.importorskip("PIL.Image")
 

@@ -10,10 +10,10 @@ from scipy import sparse
 from torch import Tensor
 
 from selfexpress.affinity.sparse_rows import SparseRows
-from selfexpress.data.memory import with_smaller_blocks
-from selfexpress.data.sources import RowSource
 from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.ops.memory import with_smaller_blocks
 from selfexpress.ops.self_expression import soft_threshold
+from selfexpress.rows.sources import RowSource
 
 # Dense coefficients at a time: 2^24 float32 numbers are 64 MiB, 2^28 bfloat16 ones
 # 512 MiB; a GPU is not busy with less.

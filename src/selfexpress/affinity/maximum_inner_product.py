@@ -22,10 +22,10 @@ from scipy import sparse
 from torch import Tensor
 
 from selfexpress.affinity.sparse_rows import SparseRows
-from selfexpress.data.sources import RowSource
 from selfexpress.errors import ConfigError
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.ops.self_expression import soft_threshold, without_self
+from selfexpress.rows.sources import RowSource
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from scipy import sparse
 from torch import Tensor
 
 from selfexpress.affinity.sparse_rows import SparseRows, normalize_rows
-from selfexpress.data.memory import with_smaller_blocks
+from selfexpress.ops.memory import with_smaller_blocks
 
 # Entries of a dense block on a GPU: 2^28 float32 numbers are 1 GiB.
 _DENSE_BLOCK_ENTRIES = 2**28

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from selfexpress import distributed
 from selfexpress.affinity.sparse_rows import SparseRows
-from selfexpress.data.sources import RowSource
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.ops.self_expression import without_self
+from selfexpress.rows.sources import RowSource
 
 # Dense coefficients at a time: 2^24 float32 numbers are 64 MiB.
 _BATCH_ENTRIES = 2**24

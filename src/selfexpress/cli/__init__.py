@@ -23,8 +23,8 @@ from selfexpress.cli.predict import predict
 from selfexpress.cli.report import report
 from selfexpress.cli.reproduce import reproduce
 from selfexpress.cli.score import score
-from selfexpress.data.memory import is_out_of_memory
 from selfexpress.errors import SelfExpressError
+from selfexpress.ops.memory import is_out_of_memory
 
 app = typer.Typer(
     help=(

@@ -10,8 +10,8 @@ from typing import Any
 import typer
 
 from selfexpress.config import AUTO
-from selfexpress.data.atomic import replacing
 from selfexpress.errors import ConfigError, DataError
+from selfexpress.files.atomic import replacing
 
 # Options that say how to show or find things, not what to compute.
 _NOT_KEPT = {"config", "show-config", "quiet", "json", "help"}

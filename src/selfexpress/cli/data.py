@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from selfexpress.data.datasets import available, fetch, load, locate
-from selfexpress.data.locations import Location
-from selfexpress.data.specification import DatasetSpec
+from selfexpress.datasets.loading import available, fetch, load_dataset, locate
+from selfexpress.datasets.locations import Location
+from selfexpress.datasets.specification import DatasetSpec
 from selfexpress.errors import DataError
 
 app = typer.Typer(
@@ -53,7 +53,7 @@ def fetch_dataset(
     Example: selfexpress data fetch mnist
     """
     location = fetch(name, root=root)
-    load(name, root=root, download=False)
+    load_dataset(name, root=root, download=False)
     _print_location(name, location, as_json=as_json)
 
 

@@ -16,9 +16,9 @@ from rich.table import Table
 
 from selfexpress import metrics
 from selfexpress.cli.stages import shown_stages
-from selfexpress.data.files import write_labels
-from selfexpress.data.synthetic import make_subspaces
+from selfexpress.datasets.synthetic import make_subspaces
 from selfexpress.estimators.senet import SENet
+from selfexpress.files.arrays import write_labels
 from selfexpress.report import (
     plot_coefficients,
     recorded_warnings,

@@ -23,22 +23,22 @@ from selfexpress.cli.options import parse_count
 from selfexpress.cli.outputs import require_apart, require_writable
 from selfexpress.cli.rows import read_rows
 from selfexpress.cli.stages import rows_bar
-from selfexpress.data.atomic import replacing
-from selfexpress.data.datasets import Dataset, load
-from selfexpress.data.files import FORMATS, read_array, write_array
-from selfexpress.data.opening import as_source
-from selfexpress.data.sources import (
+from selfexpress.datasets.loading import Dataset, load_dataset
+from selfexpress.errors import ConfigError, DataError
+from selfexpress.features.encoder import CodingRateEncoder
+from selfexpress.features.scattering import Scattering2D
+from selfexpress.features.whitening import Whitening
+from selfexpress.files.arrays import FORMATS, read_array, write_array
+from selfexpress.files.atomic import replacing
+from selfexpress.ops.devices import resolve_device
+from selfexpress.rows.opening import as_source
+from selfexpress.rows.sources import (
     ArraySource,
     CheckedRows,
     MappedSource,
     RowSource,
     row_dtype,
 )
-from selfexpress.errors import ConfigError, DataError
-from selfexpress.features.encoder import CodingRateEncoder
-from selfexpress.features.scattering import Scattering2D
-from selfexpress.features.whitening import Whitening
-from selfexpress.ops.devices import resolve_device
 
 
 def features(
@@ -297,7 +297,7 @@ def _read_samples(data: str, *, name: str | None, split: str) -> NDArray[Any]:
         raise DataError(f"Images must lie in one file, got the folder {data}. Join it.")
     if _is_file(data):
         return read_array(data, name=name, mmap=True)
-    dataset = load(data, split=split)
+    dataset = load_dataset(data, split=split)
     if not isinstance(dataset, Dataset):
         raise DataError(
             f"{data} holds {len(dataset)} problems, not one table of rows. "

@@ -32,9 +32,9 @@ from selfexpress.cli.problem import (
 )
 from selfexpress.cli.stages import shown_stages
 from selfexpress.config import AUTO
-from selfexpress.data.files import FORMATS, write_csr, write_labels
 from selfexpress.errors import ConfigError
 from selfexpress.estimators.senet import SENet
+from selfexpress.files.arrays import FORMATS, write_csr, write_labels
 from selfexpress.report import recorded_warnings, save_run
 from selfexpress.training.callbacks import Callback, CSVLogger, TensorBoardLogger
 

@@ -6,9 +6,9 @@ import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from selfexpress.data.atomic import require_replaceable
-from selfexpress.data.files import FORMATS
 from selfexpress.errors import DataError
+from selfexpress.files.arrays import FORMATS
+from selfexpress.files.atomic import require_replaceable
 
 
 def require_writable(path: Path, *, suffixes: Collection[str] = ()) -> None:

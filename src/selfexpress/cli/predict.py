@@ -16,9 +16,9 @@ from selfexpress import distributed
 from selfexpress.cli.outputs import require_apart, require_writable
 from selfexpress.cli.rows import read_rows
 from selfexpress.cli.stages import rows_bar
-from selfexpress.data.files import FORMATS, write_array
-from selfexpress.data.label_files import label_writer
 from selfexpress.estimators.senet import SENet
+from selfexpress.files.arrays import FORMATS, write_array
+from selfexpress.files.label_files import label_writer
 
 
 def predict(

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from selfexpress.cli.rows import read_dataset, read_rows
-from selfexpress.data.datasets import Dataset
-from selfexpress.data.files import FORMATS, read_array, read_labels
+from selfexpress.datasets.loading import Dataset
 from selfexpress.errors import ConfigError, DataError
+from selfexpress.files.arrays import FORMATS, read_array, read_labels
 from selfexpress.report.run_files import RUN_FILES, is_run, require_replaceable
 
 # Beside the files of a run: how to do it again.

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from selfexpress.data.datasets import Dataset, available, load
-from selfexpress.data.files import FORMATS, read_array
-from selfexpress.data.opening import as_source, open_rows
-from selfexpress.data.sources import ArraySource, RowSource, names_of
+from selfexpress.datasets.loading import Dataset, available, load_dataset
 from selfexpress.errors import DataError
+from selfexpress.files.arrays import FORMATS, read_array
+from selfexpress.rows.opening import as_source, open_rows
+from selfexpress.rows.sources import ArraySource, RowSource, names_of
 
 # Files up to here are simply read.
 _SMALL_BYTES = 256 * 2**20
@@ -55,7 +55,7 @@ def read_dataset(name: str) -> Dataset:
             f"DATA must be a file ending in {', '.join(FORMATS)}, a folder of such "
             f"files, or one of {', '.join(known)}, got {name!r}. Check the spelling."
         )
-    dataset = load(name)
+    dataset = load_dataset(name)
     if not isinstance(dataset, Dataset):
         raise DataError(
             f"{name} holds {len(dataset)} problems that are clustered one by one. "

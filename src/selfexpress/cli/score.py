@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from selfexpress import metrics
-from selfexpress.data.files import read_csr, read_labels
 from selfexpress.errors import DataError
+from selfexpress.files.arrays import read_csr, read_labels
 
 # Key in the JSON output, short name, what it is.
 _SCORES = {

@@ -18,7 +18,9 @@ from torch import Tensor
 from selfexpress.affinity.graph import build_affinity
 from selfexpress.affinity.joining import join_components
 from selfexpress.config import ClusterConfig
-from selfexpress.data.sources import (
+from selfexpress.errors import ConfigError, DataError
+from selfexpress.ops.seeds import draw_seed
+from selfexpress.rows.sources import (
     ArraySource,
     CheckedRows,
     RowSource,
@@ -26,9 +28,7 @@ from selfexpress.data.sources import (
     is_exact_in_single,
     row_dtype,
 )
-from selfexpress.data.validation import validated
-from selfexpress.errors import ConfigError, DataError
-from selfexpress.ops.seeds import draw_seed
+from selfexpress.rows.validation import validated
 from selfexpress.spectral import spectral_clusters
 
 # What scikit-learn notes of the columns before anything is computed.
@@ -81,7 +81,7 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
         if isinstance(X, str | PathLike):
             raise DataError(
                 f"X must be a matrix, got the path {str(X)!r}. Use "
-                "selfexpress.data.open_rows to read a file."
+                "selfexpress.open_rows to read a file."
             )
         if _is_mapped(X):
             # As a source: to check it whole would be to read it whole.

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from selfexpress import distributed
 from selfexpress.config import NetworkConfig, TrainConfig
-from selfexpress.data.sources import RowSource
 from selfexpress.errors import ConfigError, DegenerateWarning
 from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.rows.sources import RowSource
 from selfexpress.training.callbacks import Callback, ProgressBar, TrainState
 from selfexpress.training.choices import choose_gamma
 from selfexpress.training.loop import train

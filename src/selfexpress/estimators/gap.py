@@ -13,10 +13,10 @@ from torch import Tensor
 from selfexpress.baselines.ensc import elastic_net_expression
 from selfexpress.baselines.problem import ElasticNetConfig
 from selfexpress.config import require_count
-from selfexpress.data.sources import ArraySource, RowBlock, UnitRows
 from selfexpress.estimators.senet import SENet
 from selfexpress.estimators.solver import row_matrix
 from selfexpress.ops.precision import own_arithmetic
+from selfexpress.rows.sources import ArraySource, RowBlock, UnitRows
 
 _BATCH_SIZE = 512
 

@@ -28,9 +28,9 @@ from selfexpress.config import (
     require_choice,
     require_count,
 )
-from selfexpress.data.atomic import replacing
-from selfexpress.data.tensor_files import checksum, plain_number, write_tensors
 from selfexpress.errors import CheckpointError, one_line
+from selfexpress.files.atomic import replacing
+from selfexpress.files.tensor_files import checksum, plain_number, write_tensors
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.training.steps import RECORDED
 

@@ -17,7 +17,6 @@ from selfexpress import distributed
 from selfexpress.affinity.assignment import References
 from selfexpress.affinity.coefficients import sparse_coefficients
 from selfexpress.config import NetworkConfig, TrainConfig
-from selfexpress.data.sources import ArraySource, RowSource, UnitRows
 from selfexpress.estimators import streaming
 from selfexpress.estimators.base import SelfExpressiveClusterer
 from selfexpress.estimators.fitting import trained_network
@@ -27,6 +26,7 @@ from selfexpress.estimators.settings import chosen_settings, graph_rows, train_s
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.ops.devices import resolve_device
 from selfexpress.ops.precision import in_own_arithmetic, own_arithmetic
+from selfexpress.rows.sources import ArraySource, RowSource, UnitRows
 from selfexpress.training.callbacks import Callback
 from selfexpress.training.choices import choose_gamma, decide
 from selfexpress.training.gamma import (

@@ -17,12 +17,12 @@ from torch import Tensor
 
 from selfexpress.baselines.problem import Progress
 from selfexpress.config import require_flag
-from selfexpress.data.sources import RowSource, UnitRows
 from selfexpress.errors import DegenerateError
 from selfexpress.estimators.base import SelfExpressiveClusterer
 from selfexpress.ops.devices import resolve_device
 from selfexpress.ops.precision import own_arithmetic
 from selfexpress.ops.self_expression import unit_rows
+from selfexpress.rows.sources import RowSource, UnitRows
 
 
 class SolverClusterer(SelfExpressiveClusterer, ABC):

@@ -10,8 +10,8 @@ from torch import Tensor
 from selfexpress.baselines.problem import Progress
 from selfexpress.baselines.ssc_omp import PursuitConfig, pursuit_coefficients
 from selfexpress.config import require_flag
-from selfexpress.data.sources import MappedSource, RowSource
 from selfexpress.estimators.solver import SolverClusterer
+from selfexpress.rows.sources import MappedSource, RowSource
 
 
 class SSCOMP(SolverClusterer):

@@ -25,12 +25,12 @@ from selfexpress.affinity.coefficients import (
 from selfexpress.affinity.maximum_inner_product import searched_coefficients
 from selfexpress.affinity.ring import ring_coefficients
 from selfexpress.config import require_count
-from selfexpress.data.memory import free_bytes
-from selfexpress.data.prefetch import Prefetched
-from selfexpress.data.shards import OwnRows
-from selfexpress.data.sources import ArraySource, RowSource, blocks_between
 from selfexpress.errors import ConfigError, DataError, DegenerateWarning
 from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.ops.memory import free_bytes
+from selfexpress.rows.prefetch import Prefetched
+from selfexpress.rows.shards import OwnRows
+from selfexpress.rows.sources import ArraySource, RowSource, blocks_between
 
 logger = logging.getLogger(__name__)
 

@@ -19,11 +19,11 @@ from scipy import sparse
 from selfexpress import metrics
 from selfexpress.affinity.coefficients import embed_keys, sparse_coefficients
 from selfexpress.affinity.graph import build_affinity
-from selfexpress.data.sources import ArraySource
 from selfexpress.estimators.senet import SENet
 from selfexpress.experiments.cells import stage
 from selfexpress.experiments.presets import ImagePreset, Recipe
 from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.rows.sources import ArraySource
 from selfexpress.spectral import spectral_clusters
 from selfexpress.training.callbacks import Callback, TrainState
 

@@ -11,14 +11,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from selfexpress.data.atomic import replacing
-from selfexpress.data.datasets import Dataset, load
+from selfexpress.datasets.loading import Dataset, load_dataset
 from selfexpress.errors import DataError, one_line
 from selfexpress.experiments.cells import Context
 from selfexpress.experiments.presets import ImagePreset, Recipe
 from selfexpress.experiments.records import checkout
 from selfexpress.features.scattering import Scattering2D
 from selfexpress.features.whitening import Whitening
+from selfexpress.files.atomic import replacing
 from selfexpress.ops.self_expression import unit_rows
 
 _SIDE = 32
@@ -84,7 +84,7 @@ def _scattering_rows(preset: ImagePreset, context: Context) -> ImageRows:
             f"{context.cache} must be a folder that features can be kept in, but "
             f"cannot be made ({error.strerror}). Name another by --cache."
         ) from error
-    data = load(preset.dataset)
+    data = load_dataset(preset.dataset)
     assert isinstance(data, Dataset)
     index, n_first = _part(len(data), preset)
     features = scattering_features(data.samples[index], preset, device=context.device)

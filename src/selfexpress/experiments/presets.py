@@ -44,7 +44,7 @@ class ImagePreset:
     Attributes
     ----------
     dataset : str
-        Name for :func:`selfexpress.data.datasets.load`.
+        Name for :func:`selfexpress.load_dataset`.
     title : str
     n_clusters : int
     recipe : Recipe

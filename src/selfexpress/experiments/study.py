@@ -13,7 +13,7 @@ from torch import Tensor
 
 from selfexpress.baselines.ensc import elastic_net_expression
 from selfexpress.baselines.problem import ElasticNetConfig
-from selfexpress.data.datasets import Dataset, load
+from selfexpress.datasets.loading import Dataset, load_dataset
 from selfexpress.estimators.senet import SENet
 from selfexpress.experiments.cells import Cell, Context, Outcome, stage
 from selfexpress.experiments.evaluation import (
@@ -182,7 +182,7 @@ def _prepared(cell: StudyCell, context: Context) -> tuple[Tensor, NDArray[np.int
         features, labels = encoder_features(preset_of("cifar10", False))
         start = torch.from_numpy(features).to(context.device)
     else:
-        data = load(cell.dataset)
+        data = load_dataset(cell.dataset)
         assert isinstance(data, Dataset)
         labels = data.labels
         start = torch.from_numpy(np.array(data.samples)).to(context.device)

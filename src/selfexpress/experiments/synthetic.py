@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from selfexpress import metrics
-from selfexpress.data.synthetic import make_subspaces
+from selfexpress.datasets.synthetic import make_subspaces
 from selfexpress.estimators.ensc import EnSC
 from selfexpress.experiments.cells import Cell, Context, Outcome, stage
 from selfexpress.experiments.evaluation import (

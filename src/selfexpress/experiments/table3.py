@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from selfexpress.data.datasets import locate
+from selfexpress.datasets.loading import locate
 from selfexpress.errors import DataError
 from selfexpress.experiments.cells import Cell, Record
 from selfexpress.experiments.compared_methods import MethodCell

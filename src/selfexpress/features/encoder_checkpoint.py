@@ -13,8 +13,6 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from selfexpress.data.atomic import replacing
-from selfexpress.data.tensor_files import plain_number, write_tensors
 from selfexpress.errors import (
     CheckpointError,
     ConfigError,
@@ -22,6 +20,8 @@ from selfexpress.errors import (
     one_line,
 )
 from selfexpress.features.resnet import Architecture, EncoderNetwork
+from selfexpress.files.atomic import replacing
+from selfexpress.files.tensor_files import plain_number, write_tensors
 
 # What the parsers called here raise on damage.
 _DAMAGE = (

@@ -20,7 +20,6 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from selfexpress.data.validation import require_unmasked, validated
 from selfexpress.errors import ConfigError, DataError
 from selfexpress.features.batches import for_each
 from selfexpress.features.cascade import Cascade, n_channels, padded_shape
@@ -28,6 +27,7 @@ from selfexpress.features.resize import resize_bilinear
 from selfexpress.features.wavelets import filter_bank
 from selfexpress.ops.devices import resolve_device
 from selfexpress.ops.precision import own_arithmetic
+from selfexpress.rows.validation import require_unmasked, validated
 
 Images = Tensor | NDArray[np.generic]
 

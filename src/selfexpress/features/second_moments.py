@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from selfexpress.data.sources import RowSource
 from selfexpress.errors import DataError
+from selfexpress.rows.sources import RowSource
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from selfexpress.config import require_positive
-from selfexpress.data.validation import validated
+from selfexpress.rows.validation import validated
 
 # A component so many times weaker than noise would enter with a hundredth of the
 # weight of the others.

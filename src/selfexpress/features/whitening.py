@@ -22,18 +22,18 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor
 
-from selfexpress.data.prefetch import Prefetched
-from selfexpress.data.sources import (
+from selfexpress.errors import ConfigError, DataError, DegenerateWarning
+from selfexpress.features.second_moments import leading_eigenvectors, second_moments
+from selfexpress.features.whitening_file import read_components, write_components
+from selfexpress.rows.prefetch import Prefetched
+from selfexpress.rows.sources import (
     ArraySource,
     CheckedRows,
     MappedSource,
     RowSource,
     columns_of,
 )
-from selfexpress.data.validation import validated
-from selfexpress.errors import ConfigError, DataError, DegenerateWarning
-from selfexpress.features.second_moments import leading_eigenvectors, second_moments
-from selfexpress.features.whitening_file import read_components, write_components
+from selfexpress.rows.validation import validated
 
 Rows = Tensor | NDArray[np.floating]
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from sklearn.utils.validation import check_is_fitted
 
-from selfexpress.data.atomic import replacing
-from selfexpress.data.tensor_files import write_tensors
 from selfexpress.errors import CheckpointError, one_line
+from selfexpress.files.atomic import replacing
+from selfexpress.files.tensor_files import write_tensors
 
 _FORMAT, _VERSION = "selfexpress-whitening", 1
 _SWITCHES = ("center", "whiten", "normalize")

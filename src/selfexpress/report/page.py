@@ -8,7 +8,7 @@ import os
 from importlib import resources
 from pathlib import Path
 
-from selfexpress.data.atomic import replacing
+from selfexpress.files.atomic import replacing
 from selfexpress.report import sections, sections_model, sections_samples
 from selfexpress.report.markup import Markup, element, join
 from selfexpress.report.record import Run

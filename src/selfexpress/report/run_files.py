@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from selfexpress.data.atomic import replacing
-from selfexpress.data.formats.arrays import check_kind, check_unpacked_size
-from selfexpress.data.formats.numpy_files import open_npz
 from selfexpress.errors import DataError, SelfExpressError
+from selfexpress.files.atomic import replacing
+from selfexpress.files.formats import check_kind, check_unpacked_size
+from selfexpress.files.numpy_files import open_npz
 from selfexpress.report.record import (
     Array,
     Coefficients,

@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from selfexpress.data.sources import RowSource
 from selfexpress.errors import ConfigError, DataError
 from selfexpress.report.record import Array, Integers
+from selfexpress.rows.sources import RowSource
 
 # Larger pictures are averaged down to this side, longer rows to this length.
 _SIDE = 64

@@ -19,14 +19,14 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from selfexpress.data.atomic import replacing
-from selfexpress.data.tensor_files import checksum, write_tensors
 from selfexpress.errors import (
     CheckpointError,
     DamagedFileWarning,
     DataError,
     one_line,
 )
+from selfexpress.files.atomic import replacing
+from selfexpress.files.tensor_files import checksum, write_tensors
 
 FORMAT = "selfexpress-checkpoint"
 VERSION = 1

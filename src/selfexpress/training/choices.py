@@ -12,9 +12,9 @@ import torch
 
 from selfexpress import distributed
 from selfexpress.config import AUTO, NetworkConfig, TrainConfig
-from selfexpress.data.memory import free_bytes
-from selfexpress.data.sources import RowSource
 from selfexpress.errors import IgnoredSettingWarning
+from selfexpress.ops.memory import free_bytes
+from selfexpress.rows.sources import RowSource
 from selfexpress.training.gamma import SmallestGamma
 from selfexpress.training.memory import naive_step_bytes
 from selfexpress.training.start import FEW_ROWS, choose_start

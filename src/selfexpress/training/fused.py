@@ -21,10 +21,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from selfexpress.config import TrainConfig
-from selfexpress.data.sources import ArraySource, MappedSource, RowBlock, RowSource
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.ops.layer_backward import N_PARTS, activation_backward
 from selfexpress.ops.shrinkage import Shrinkage
+from selfexpress.rows.sources import ArraySource, MappedSource, RowBlock, RowSource
 from selfexpress.training.objective import Objective, active_blocks
 from selfexpress.training.parameters import ALIGNMENT, FlatParameters
 from selfexpress.training.streams import SideStream

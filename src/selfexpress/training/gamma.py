@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from selfexpress import distributed
-from selfexpress.data.memory import with_smaller_blocks
-from selfexpress.data.sources import RowSource
 from selfexpress.errors import DegenerateError
+from selfexpress.ops.memory import with_smaller_blocks
 from selfexpress.ops.self_expression import without_self
+from selfexpress.rows.sources import RowSource
 
 _MAX_ROWS = 2000
 

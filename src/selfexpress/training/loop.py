@@ -17,8 +17,6 @@ from torch import Tensor
 
 from selfexpress import distributed
 from selfexpress.config import TrainConfig
-from selfexpress.data.memory import is_out_of_memory
-from selfexpress.data.sources import RowSource
 from selfexpress.errors import (
     ConvergenceWarning,
     DegenerateError,
@@ -26,6 +24,8 @@ from selfexpress.errors import (
     MemoryWarning,
 )
 from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.ops.memory import is_out_of_memory
+from selfexpress.rows.sources import RowSource
 from selfexpress.training.callbacks import Callback, TrainState
 from selfexpress.training.graphed import GraphedStep
 from selfexpress.training.interruption import Interruption, held_back

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from selfexpress import distributed
 from selfexpress.config import TrainConfig
-from selfexpress.data.sources import RowBlock, RowSource
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.ops.self_expression import elastic_net
+from selfexpress.rows.sources import RowBlock, RowSource
 
 
 @dataclass(frozen=True)

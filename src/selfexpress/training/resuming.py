@@ -16,9 +16,9 @@ from torch import Tensor
 
 from selfexpress import distributed
 from selfexpress.config import TrainConfig
-from selfexpress.data.sources import RowSource, blocks_between
 from selfexpress.errors import CheckpointError
 from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.rows.sources import RowSource, blocks_between
 from selfexpress.training.checkpoint import Checkpoint, CheckpointFolder
 
 logger = logging.getLogger(__name__)

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from selfexpress import distributed
-from selfexpress.data.sources import RowSource
 from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.rows.sources import RowSource
 
 # Rows that express a typical row at the start. From 5 to 30 training ends the same.
 _N_KEYS = 10

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from selfexpress.config import TrainConfig
-from selfexpress.data.memory import free_bytes
-from selfexpress.data.sources import RowBlock, RowSource
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.ops.clipping import clipping_scale
+from selfexpress.ops.memory import free_bytes
 from selfexpress.ops.precision import float32_products
+from selfexpress.rows.sources import RowBlock, RowSource
 from selfexpress.training.fused import FusedGradient
 from selfexpress.training.objective import GRADIENT_STEPS, Objective
 from selfexpress.training.optimizers import OPTIMIZERS

@@ -7,7 +7,7 @@ from problems import small_network, unit_data
 
 from selfexpress.affinity import coefficients as module
 from selfexpress.affinity.coefficients import embed_keys, sparse_coefficients
-from selfexpress.data.sources import ArraySource
+from selfexpress.rows.sources import ArraySource
 
 
 @pytest.fixture

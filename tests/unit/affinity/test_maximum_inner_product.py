@@ -10,8 +10,8 @@ from scipy import sparse
 
 from selfexpress.affinity.coefficients import embed_keys, sparse_coefficients
 from selfexpress.affinity.maximum_inner_product import recall_of, searched_coefficients
-from selfexpress.data.sources import ArraySource
 from selfexpress.errors import ConfigError
+from selfexpress.rows.sources import ArraySource
 
 
 def problem(seed, *, n_samples, threshold=0.3):

@@ -6,7 +6,7 @@ from problems import small_network, unit_data
 
 from selfexpress.affinity.coefficients import embed_keys, sparse_coefficients
 from selfexpress.affinity.ring import ring_coefficients
-from selfexpress.data.sources import ArraySource
+from selfexpress.rows.sources import ArraySource
 
 
 def test_in_one_process_the_ring_gives_what_all_keys_at_once_give(seed):

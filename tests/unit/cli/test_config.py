@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from selfexpress import make_subspaces
 from selfexpress.cli import app
 from selfexpress.cli.config import config_text
-from selfexpress.data.files import read_labels
 from selfexpress.errors import ConfigError, DataError
+from selfexpress.files.arrays import read_labels
 
 SMALL = ("--hidden-sizes", "16", "--n-embedding", "8", "--max-iter", "7")
 

@@ -13,7 +13,6 @@ import typer
 from typer.testing import CliRunner
 
 from selfexpress.cli.features import features
-from selfexpress.data.files import read_array
 from selfexpress.errors import (
     CheckpointError,
     ConfigError,
@@ -23,6 +22,7 @@ from selfexpress.errors import (
 from selfexpress.features.encoder import CodingRateEncoder
 from selfexpress.features.scattering import Scattering2D
 from selfexpress.features.whitening import Whitening
+from selfexpress.files.arrays import read_array
 
 # The package's __init__ gives the name to the function, so ask for the module.
 features_command = sys.modules["selfexpress.cli.features"]

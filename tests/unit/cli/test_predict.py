@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from selfexpress import SENet, make_subspaces
 from selfexpress.cli import app, rows
-from selfexpress.data.files import FORMATS, read_labels, write_array
-from selfexpress.data.sources import RowSource
+from selfexpress.files.arrays import FORMATS, read_labels, write_array
+from selfexpress.rows.sources import RowSource
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from scipy import sparse
 from typer.testing import CliRunner
 
 from selfexpress.cli.score import score
-from selfexpress.data.files import write_csr, write_labels
 from selfexpress.errors import DataError
+from selfexpress.files.arrays import write_csr, write_labels
 
 
 @pytest.fixture

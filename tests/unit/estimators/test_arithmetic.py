@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
-from selfexpress import EnSC, SENet, make_subspaces
-from selfexpress.data import open_rows
+from selfexpress import EnSC, SENet, make_subspaces, open_rows
 from selfexpress.estimators.gap import objective_gap
 from selfexpress.features import CodingRateEncoder, Scattering2D
 from selfexpress.ops.precision import own_arithmetic

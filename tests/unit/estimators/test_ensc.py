@@ -7,11 +7,11 @@ import torch
 from compare import assert_same_partition
 
 from selfexpress.baselines.certificate import certify
-from selfexpress.data.sources import ArraySource
-from selfexpress.data.synthetic import make_subspaces
+from selfexpress.datasets.synthetic import make_subspaces
 from selfexpress.errors import ConfigError, DegenerateError
 from selfexpress.estimators.ensc import EnSC
 from selfexpress.ops.self_expression import unit_rows
+from selfexpress.rows.sources import ArraySource
 
 # Clean subspaces may fall into more pieces than clusters; that is not tested here.
 pytestmark = pytest.mark.filterwarnings(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from compare import assert_same_partition
 
-from selfexpress.data.synthetic import make_subspaces
+from selfexpress.datasets.synthetic import make_subspaces
 from selfexpress.errors import ConfigError, DegenerateWarning
 from selfexpress.estimators.esc import ESC
 from selfexpress.metrics import clustering_accuracy, subspace_preserving_error

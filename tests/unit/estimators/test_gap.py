@@ -7,7 +7,7 @@ import torch
 from selfexpress.baselines.ensc import elastic_net_expression
 from selfexpress.baselines.problem import ElasticNetConfig
 from selfexpress.config import NetworkConfig
-from selfexpress.data.synthetic import make_subspaces
+from selfexpress.datasets.synthetic import make_subspaces
 from selfexpress.errors import ConfigError
 from selfexpress.estimators.gap import network_objectives, objective_gap
 from selfexpress.estimators.senet import SENet

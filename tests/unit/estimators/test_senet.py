@@ -22,8 +22,6 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from selfexpress import SENet, make_subspaces
-from selfexpress.data.opening import open_rows
-from selfexpress.data.sources import ArraySource
 from selfexpress.errors import (
     CheckpointError,
     ConfigError,
@@ -33,6 +31,8 @@ from selfexpress.errors import (
     IgnoredSettingWarning,
 )
 from selfexpress.metrics import adjusted_rand, clustering_accuracy
+from selfexpress.rows.opening import open_rows
+from selfexpress.rows.sources import ArraySource
 from selfexpress.training.callbacks import Callback
 
 SETTINGS = {

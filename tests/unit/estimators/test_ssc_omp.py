@@ -5,7 +5,7 @@ import pytest
 from compare import assert_same_partition
 from sklearn.linear_model import orthogonal_mp
 
-from selfexpress.data.synthetic import make_subspaces
+from selfexpress.datasets.synthetic import make_subspaces
 from selfexpress.errors import ConfigError, DegenerateError
 from selfexpress.estimators.ssc_omp import SSCOMP
 

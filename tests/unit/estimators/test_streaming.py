@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from selfexpress import SENet, make_subspaces
-from selfexpress.data.memory import free_bytes
-from selfexpress.data.opening import open_rows
-from selfexpress.data.sources import ArraySource
 from selfexpress.errors import ConfigError
 from selfexpress.estimators import streaming
 from selfexpress.metrics import adjusted_rand, clustering_accuracy
+from selfexpress.ops.memory import free_bytes
+from selfexpress.rows.opening import open_rows
+from selfexpress.rows.sources import ArraySource
 
 SETTINGS = {
     "hidden_sizes": (64,),

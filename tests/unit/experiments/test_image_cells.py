@@ -11,7 +11,8 @@ import torch
 from problems import uneven_groups
 from toy_images import PRESET, SMALL, toy_context
 
-from selfexpress.data import datasets, registry
+from selfexpress.datasets import loading as datasets
+from selfexpress.datasets import registry
 from selfexpress.errors import DataError
 from selfexpress.experiments import inputs
 from selfexpress.experiments.algorithms import AlgorithmCell
@@ -200,7 +201,7 @@ def test_emnist_is_read_and_made_features_of(tmp_path, seed, monkeypatch):
     def gone(*arguments, **keywords):
         raise AssertionError("features that are in the cache need no images")
 
-    monkeypatch.setattr(inputs, "load", gone)
+    monkeypatch.setattr(inputs, "load_dataset", gone)
     again = image_rows(preset, Context(torch.device("cpu"), tmp_path / "cache"))
     assert (again.X == rows.X).all()
     assert (again.lengths == rows.lengths).all()
@@ -223,7 +224,7 @@ def test_a_quick_part_keeps_training_images_first(data_folder, tmp_path):
     rows = image_rows(preset, Context(torch.device("cpu"), tmp_path))
     index, n_first = inputs._part(70_000, preset)
     assert rows.n_first == n_first == (index < 60_000).sum()
-    assert (rows.labels == datasets.load("mnist").labels[index]).all()
+    assert (rows.labels == datasets.load_dataset("mnist").labels[index]).all()
 
 
 def test_labels_beside_the_encoder_features_are_those_of_the_images(data_folder):
@@ -246,7 +247,7 @@ def test_kept_features_that_cannot_be_read_are_named(content, tmp_path):
 
 def test_a_cache_that_cannot_be_made_is_refused_before_the_work(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
-    monkeypatch.setattr(inputs, "load", None)
+    monkeypatch.setattr(inputs, "load_dataset", None)
     with pytest.raises(DataError, match=r"Name another by --cache"):
         image_rows(MNIST, Context(torch.device("cpu"), tmp_path / "file"))
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import sparse
 
-from selfexpress.data.synthetic import make_subspaces
+from selfexpress.datasets.synthetic import make_subspaces
 from selfexpress.experiments.cells import Context
 from selfexpress.experiments.evaluation import objective_parts, thinned
 from selfexpress.experiments.presets import SYNTHETIC

@@ -531,9 +531,9 @@ def test_unknown_layers_are_refused(seed):
 
 @pytest.mark.slow
 def test_training_on_cifar10_beats_the_untrained_network(seed, data_folder):
-    from selfexpress.data.datasets import load
+    from selfexpress.datasets.loading import load_dataset
 
-    batch = load("cifar10", split="test", root=data_folder, download=False)
+    batch = load_dataset("cifar10", split="test", root=data_folder, download=False)
     images, labels = batch.samples[:3000], batch.labels[:3000]
     settings = {
         "n_components": 64,

@@ -13,8 +13,6 @@ from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from selfexpress.data.opening import open_rows
-from selfexpress.data.sources import ArraySource
 from selfexpress.errors import (
     CheckpointError,
     ConfigError,
@@ -22,6 +20,8 @@ from selfexpress.errors import (
     DegenerateWarning,
 )
 from selfexpress.features.whitening import Whitening
+from selfexpress.rows.opening import open_rows
+from selfexpress.rows.sources import ArraySource
 
 
 def correlated_rows(seed, n_samples=200, n_features=20):
@@ -162,7 +162,7 @@ def test_fewer_components_give_the_nearest_row_of_their_span(seed):
 MEMORY_SCRIPT = """
 import resource
 import torch
-from selfexpress.data.sources import RowBlock
+from selfexpress.rows.sources import RowBlock
 from selfexpress.features.whitening import Whitening
 
 class Generated:

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from selfexpress.config import NetworkConfig, TrainConfig
-from selfexpress.data.sources import ArraySource
 from selfexpress.errors import ConfigError, DataError
 from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.rows.sources import ArraySource
 from selfexpress.training.callbacks import (
     CSVLogger,
     ProgressBar,

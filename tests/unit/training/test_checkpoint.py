@@ -172,7 +172,7 @@ def test_headers_of_another_kind_are_refused_even_with_a_right_checksum(
     with safe_open(path, framework="pt") as file:
         header = json.loads(file.metadata()["selfexpress"])
     text = json.dumps({**header, **change})
-    from selfexpress.data.tensor_files import checksum
+    from selfexpress.files.tensor_files import checksum
 
     metadata = {"selfexpress": text, "checksum": checksum(text, TENSORS)}
     save_file(load_file(path), path, metadata=metadata)

@@ -9,8 +9,8 @@ import torch
 from problems import small_network, unit_data
 
 from selfexpress.config import NetworkConfig, TrainConfig
-from selfexpress.data.sources import ArraySource, MappedSource, RowBlock
 from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.rows.sources import ArraySource, MappedSource, RowBlock
 from selfexpress.training.fused import FusedGradient, is_worth_recording
 from selfexpress.training.graphed import GraphedStep
 from selfexpress.training.loop import train

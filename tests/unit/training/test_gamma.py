@@ -10,8 +10,8 @@ from problems import unit_data
 from sklearn.linear_model import ElasticNet
 
 from selfexpress.config import TrainConfig
-from selfexpress.data.sources import ArraySource
 from selfexpress.errors import DegenerateError
+from selfexpress.rows.sources import ArraySource
 from selfexpress.training.choices import choose_gamma, choose_graph
 from selfexpress.training.gamma import (
     SmallestGamma,

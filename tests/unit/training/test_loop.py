@@ -8,8 +8,8 @@ import torch
 from problems import small_network, unit_data
 
 from selfexpress.config import TrainConfig
-from selfexpress.data.sources import ArraySource
 from selfexpress.errors import DegenerateError
+from selfexpress.rows.sources import ArraySource
 from selfexpress.training.callbacks import Callback, ProgressBar
 from selfexpress.training.loop import train
 from selfexpress.training.optimizers import OPTIMIZERS

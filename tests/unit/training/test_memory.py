@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from selfexpress.config import NetworkConfig, TrainConfig
-from selfexpress.data.sources import ArraySource, RowBlock
 from selfexpress.errors import IgnoredSettingWarning
 from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.rows.sources import ArraySource, RowBlock
 from selfexpress.training import choices, memory
 from selfexpress.training.choices import decide
 from selfexpress.training.objective import naive_gradient

@@ -13,7 +13,7 @@ from compare import assert_close, relative_error
 from problems import small_problem
 
 from selfexpress.config import TrainConfig
-from selfexpress.data.sources import ArraySource, RowBlock
+from selfexpress.rows.sources import ArraySource, RowBlock
 from selfexpress.training import objective
 from selfexpress.training.objective import naive_gradient, two_pass_gradient
 
@@ -126,7 +126,7 @@ _PEAK = """
 import resource, sys, torch
 torch.set_num_threads(1)
 from selfexpress.config import NetworkConfig, TrainConfig
-from selfexpress.data.sources import ArraySource, RowBlock
+from selfexpress.rows.sources import ArraySource, RowBlock
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.training.objective import two_pass_gradient
 import numpy as np, tempfile, os

@@ -12,7 +12,6 @@ from problems import small_network, unit_data
 from stopping import FailAt, StopError
 
 from selfexpress.config import NetworkConfig, TrainConfig
-from selfexpress.data.sources import ArraySource
 from selfexpress.errors import (
     CheckpointError,
     ConvergenceWarning,
@@ -22,6 +21,7 @@ from selfexpress.errors import (
     MemoryWarning,
 )
 from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.rows.sources import ArraySource
 from selfexpress.training import loop, optimizers
 from selfexpress.training.callbacks import Callback
 from selfexpress.training.checkpoint import CheckpointFolder

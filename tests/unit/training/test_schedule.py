@@ -9,9 +9,9 @@ from stopping import FailAt, StopError
 
 from selfexpress import make_subspaces
 from selfexpress.config import NetworkConfig, TrainConfig
-from selfexpress.data.sources import ArraySource
 from selfexpress.errors import CheckpointError, DegenerateWarning, MemoryWarning
 from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.rows.sources import ArraySource
 from selfexpress.training.callbacks import Callback, ProgressBar
 from selfexpress.training.checkpoint import CheckpointFolder
 from selfexpress.training.loop import train

@@ -9,8 +9,8 @@ import torch
 from problems import unit_data
 
 from selfexpress.config import NetworkConfig
-from selfexpress.data.sources import ArraySource
 from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.rows.sources import ArraySource
 from selfexpress.training import start
 from selfexpress.training.start import (
     choose_start,

@@ -1,1 +1,0 @@
-"""One module per file format; ``selfexpress.data.files`` looks them up by suffix."""

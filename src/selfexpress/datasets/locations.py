@@ -1,0 +1,212 @@
+"""Where the files of a data set are, and how they get there.
+
+A data set's files lie in a folder of its name under a root. Roots are tried in this
+order: the folder given, or else ``$SELFEXPRESS_DATA`` and then the user's cache.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from selfexpress.datasets.layouts import READERS
+from selfexpress.datasets.specification import DatasetSpec, Download, Layout
+from selfexpress.errors import DataError, IgnoredSettingWarning
+
+ENVIRONMENT_VARIABLE = "SELFEXPRESS_DATA"
+TRANSFER_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where a data set was found, and in which of its layouts.
+
+    Attributes
+    ----------
+    folder : Path
+    layout : Layout
+    """
+
+    folder: Path
+    layout: Layout
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Paths of all files that are read."""
+        return tuple(self.folder / file.path for file in self.layout.files)
+
+
+def search_roots(root: str | os.PathLike[str] | None = None) -> list[Path]:
+    """Return the folders to look in, first to last; downloads go to the last."""
+    if root is not None:
+        return [Path(root)]
+    roots = [user_cache()]
+    named = os.environ.get(ENVIRONMENT_VARIABLE)
+    if named and Path(named).is_dir():
+        roots.insert(0, Path(named))
+    elif named:
+        warnings.warn(
+            f"{ENVIRONMENT_VARIABLE} must name a folder, got {named!r}, and is "
+            "ignored. Create the folder or unset the variable.",
+            IgnoredSettingWarning,
+            stacklevel=4,
+        )
+    return roots
+
+
+def user_cache() -> Path:
+    """Return the folder in which this user's downloads are kept."""
+    if sys.platform == "win32":
+        local = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+        return Path(local) / "selfexpress" / "selfexpress" / "Cache"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "selfexpress"
+    cache = os.environ.get("XDG_CACHE_HOME", "").strip()
+    return (Path(cache) if cache else Path.home() / ".cache") / "selfexpress"
+
+
+def find(spec: DatasetSpec, roots: list[Path]) -> Location | None:
+    """Return the first root's first layout whose files are all there.
+
+    Raises
+    ------
+    DataError
+        If a root holds no such layout, but files that are refused on purpose.
+    """
+    for root in roots:
+        folder = root / spec.name
+        for layout in spec.layouts:
+            if all((folder / file.path).is_file() for file in layout.files):
+                return Location(folder, layout)
+        for name, advice in spec.refused.items():
+            if (folder / name).exists():
+                raise DataError(f"{folder / name} is not read: {advice}")
+    return None
+
+
+def not_found(spec: DatasetSpec, roots: list[Path], *, advice: str) -> DataError:
+    """Return the error that says which files were looked for, and where."""
+    layouts = " or ".join(
+        ", ".join(file.path for file in layout.files) for layout in spec.layouts
+    )
+    folders = " or ".join(str(root / spec.name) for root in roots)
+    return DataError(
+        f"{spec.name} must lie in {folders} as {layouts}, and does not. {advice}"
+    )
+
+
+def download_files(spec: DatasetSpec, root: Path) -> Location:
+    """Download the files of a data set to its folder under ``root``.
+
+    Each file is checked against its checksum before it takes its name there.
+
+    Raises
+    ------
+    DataError
+        If there is no network, no ``pooch``, or a checksum differs.
+    """
+    folder = root / spec.name
+    for item in spec.downloads:
+        _retrieve(item, folder, name=spec.name)
+    location = find(spec, [root])
+    assert location is not None, "the downloads make up one of the layouts"
+    if not all(item.checksum for item in spec.downloads):
+        _verify_by_reading(spec, location)
+    return location
+
+
+def _retrieve(item: Download, folder: Path, *, name: str) -> None:
+    """Download one file with pooch, showing progress on standard error."""
+    try:
+        import pooch
+    except ImportError as error:
+        raise DataError(
+            f"{name} must be downloaded, which needs pooch, and it is not installed. "
+            f"Install pooch, or put {item.address} into {folder} yourself."
+        ) from error
+    try:
+        with TransferBar(item.path) as bar:
+            pooch.retrieve(
+                item.address,
+                known_hash=item.checksum or None,
+                fname=item.path,
+                path=folder,
+                downloader=pooch.HTTPDownloader(
+                    progressbar=bar, chunk_size=TRANSFER_BYTES
+                ),
+            )
+    # requests' own errors are OSErrors; a wrong checksum is a ValueError.
+    except (OSError, ValueError) as error:
+        is_checksum = isinstance(error, ValueError)
+        reason = str(error) if is_checksum else textwrap.shorten(str(error), 120)
+        raise DataError(
+            f"{name} could not be downloaded from {item.address} ({reason}). Try "
+            f"again, put the file into {folder} yourself, or name a folder that holds "
+            f"{name}/ by {ENVIRONMENT_VARIABLE}."
+        ) from error
+
+
+def _verify_by_reading(spec: DatasetSpec, location: Location) -> None:
+    """Read a fresh download and delete it if its content is not the expected one."""
+    try:
+        READERS[location.layout.reader](
+            location.folder, location.layout, spec, tuple(spec.stored)
+        )
+    except DataError:
+        for path in location.files:
+            path.unlink(missing_ok=True)
+        raise
+
+
+class TransferBar:
+    """A progress bar on standard error, in the shape that pooch drives."""
+
+    def __init__(self, title: str) -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        self.total = 0
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+        )
+        self._task = self._progress.add_task(title, total=None)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def update(self, n_bytes: int) -> None:
+        """Move on by ``n_bytes``."""
+        self._progress.update(self._task, total=self.total or None, advance=n_bytes)
+
+    def reset(self) -> None:
+        """Go back to the start."""
+        self._progress.reset(self._task)
+
+    def close(self) -> None:
+        """Show the final state."""
+        self._progress.refresh()

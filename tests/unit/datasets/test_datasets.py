@@ -1,0 +1,424 @@
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+import tracemalloc
+import zipfile
+from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
+
+import dataset_files
+import numpy as np
+import pytest
+
+from selfexpress.datasets.loading import (
+    Dataset,
+    read_dataset,
+    read_sequence_dataset,
+)
+from selfexpress.datasets.locations import find
+from selfexpress.errors import DataError
+
+LAYOUTS = sorted(dataset_files.WRITERS)
+# Files whose every byte counts; a gzip or WebP file also has bytes that do not.
+BIT_EXACT = ["cifar-batches", "emnist", "letters-npz", "mat"]
+
+
+def read(written: dataset_files.Written, split: str = "full") -> Dataset:
+    location = find(written.spec, [written.folder.parent])
+    assert location is not None
+    return read_dataset(written.spec, location, split=split)
+
+
+def read_or_refuse(written: dataset_files.Written) -> tuple[Dataset | None, str]:
+    try:
+        return read(written), ""
+    except DataError as error:
+        return None, str(error)
+
+
+def everything(written: dataset_files.Written) -> np.ndarray:
+    return np.concatenate(list(written.samples.values()))
+
+
+def damage(path: Path, kind: str, rng: np.random.Generator) -> None:
+    content = bytearray(path.read_bytes())
+    if kind == "empty":
+        content = bytearray()
+    elif kind == "cut by a byte":
+        del content[-1]
+    elif kind == "cut in half":
+        del content[len(content) // 2 :]
+    elif kind == "longer":
+        content += b"more"
+    elif kind == "flipped":
+        # In the middle, where every format keeps its data.
+        position = int(len(content) * rng.uniform(0.3, 0.7))
+        content[position] ^= 1 << int(rng.integers(8))
+    elif kind == "another file":
+        content = bytearray(rng.bytes(len(content)))
+    path.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_is_read_back_as_written(layout, tmp_path, seed):
+    written = dataset_files.WRITERS[layout](tmp_path, seed)
+
+    for part in written.spec.stored:
+        dataset = read(written, part)
+        np.testing.assert_array_equal(dataset.samples, written.samples[part])
+        np.testing.assert_array_equal(dataset.labels, written.labels[part])
+        assert dataset.samples.dtype == written.samples[part].dtype
+        assert dataset.labels.dtype == np.int64
+        assert (dataset.name, dataset.split) == (written.spec.name, part)
+        assert dataset.citation == written.spec.citation
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_full_set_is_train_followed_by_test_and_can_be_written_to(
+    layout, tmp_path, seed
+):
+    written = dataset_files.WRITERS[layout](tmp_path, seed)
+
+    dataset = read(written)
+
+    samples = everything(written)
+    np.testing.assert_array_equal(dataset.samples, samples)
+    np.testing.assert_array_equal(
+        dataset.labels, np.concatenate(list(written.labels.values()))
+    )
+    assert len(dataset) == written.spec.n_samples
+    assert dataset.rows.shape == (len(samples), samples[0].size)
+    assert np.shares_memory(dataset.rows, dataset.samples)
+    assert dataset.samples.flags.writeable
+    assert dataset.samples.flags.c_contiguous
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    "kind",
+    ["empty", "cut by a byte", "cut in half", "longer", "flipped", "another file"],
+)
+def test_a_damaged_file_is_refused_with_both_checksums(layout, kind, tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    written = dataset_files.WRITERS[layout](tmp_path, seed)
+    files = written.spec.layouts[-1 if layout == "letters-text" else 0].files
+    path = written.folder / files[int(rng.integers(len(files)))].path
+    damage(path, kind, rng)
+
+    dataset, message = read_or_refuse(written)
+
+    # WebP and gzip files may end in bytes that mean nothing: then nothing changes.
+    if dataset is None:
+        assert message.count("md5:") + message.count("sha256:") >= 2
+        assert path.name in message
+    else:
+        assert kind in ("cut by a byte", "longer", "flipped")
+        assert layout not in BIT_EXACT
+        assert np.array_equal(dataset.samples, everything(written))
+
+
+@pytest.mark.parametrize("layout", ["idx", "letters-text", "cifar-archive"])
+@pytest.mark.parametrize("seed_offset", range(5))
+def test_a_flipped_bit_in_a_gzip_file_changes_nothing_unnoticed(
+    layout, seed_offset, tmp_path, seed
+):
+    rng = np.random.default_rng([seed, seed_offset])
+    written = dataset_files.WRITERS[layout](tmp_path, seed)
+    files = written.spec.layouts[-1 if layout == "letters-text" else 0].files
+    path = written.folder / files[0].path
+    intact = path.read_bytes()
+
+    for _ in range(20):
+        content = bytearray(intact)
+        content[int(rng.integers(len(content)))] ^= 1 << int(rng.integers(8))
+        path.write_bytes(content)
+        dataset, _ = read_or_refuse(written)
+        assert dataset is None or np.array_equal(dataset.samples, everything(written))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("train-labels-idx1-ubyte.gz", "t10k-labels-idx1-ubyte.gz"),
+        ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"),
+    ],
+)
+def test_files_under_each_other_s_names_are_refused(first, second, tmp_path, seed):
+    written = dataset_files.write_mnist(tmp_path, seed)
+    one, other = written.folder / first, written.folder / second
+    one_content, other_content = one.read_bytes(), other.read_bytes()
+    one.write_bytes(other_content)
+    other.write_bytes(one_content)
+
+    with pytest.raises(DataError, match=r"must have the checksum md5:\w+, found md5:"):
+        read(written)
+
+
+def test_labels_of_another_order_are_refused_in_a_mosaic(tmp_path, seed):
+    written = dataset_files.write_cifar(tmp_path, seed, layout="cifar-mosaics")
+    path = written.folder / "labels.npy"
+    labels = np.load(path)
+    np.save(path, (labels + 1) % 10)
+    content = path.read_bytes()
+    (layout,) = written.spec.layouts
+    # As if someone had recorded the altered labels' own checksum.
+    altered = replace(layout.files[-1], checksum=dataset_files.sha256(content))
+    layout = replace(layout, files=(*layout.files[:-1], altered))
+    spec = replace(written.spec, layouts=(layout,))
+
+    with pytest.raises(
+        DataError, match=r"data_batch_1\.bin in .* must have the checks"
+    ):
+        read(replace(written, spec=spec))
+
+
+def test_an_unpacked_file_under_the_name_of_a_gzip_file_is_read(tmp_path, seed):
+    written = dataset_files.write_mnist(tmp_path, seed)
+    for path in written.folder.iterdir():
+        path.write_bytes(gzip.decompress(path.read_bytes()))
+
+    np.testing.assert_array_equal(
+        read(written, "test").samples, written.samples["test"]
+    )
+
+
+def mnist_with(written, name: str, array: np.ndarray, *, content: bytes = b""):
+    """Replace a file and record its checksum, as if it had been published so."""
+    content = content or dataset_files.idx_bytes(array)
+    (written.folder / name).write_bytes(gzip.compress(content))
+    (layout,) = written.spec.layouts
+    files = tuple(
+        replace(file, size=len(content), checksum=dataset_files.md5(content))
+        if file.path == name
+        else file
+        for file in layout.files
+    )
+    return replace(
+        written, spec=replace(written.spec, layouts=(replace(layout, files=files),))
+    )
+
+
+def test_counts_other_than_published_are_refused_whatever_the_checksum(tmp_path, seed):
+    written = dataset_files.write_mnist(tmp_path, seed)
+    longer = np.zeros((len(written.labels["train"]) + 1,), np.uint8)
+
+    with pytest.raises(DataError, match=r"shape \(7,\)"):
+        read(mnist_with(written, "train-labels-idx1-ubyte.gz", longer))
+
+
+def test_labels_out_of_range_are_refused_whatever_the_checksum(tmp_path, seed):
+    written = dataset_files.write_mnist(tmp_path, seed)
+    labels = written.labels["train"].copy()
+    labels[3] = 10
+
+    with pytest.raises(DataError, match=r"labels from 0 to 9, got \d to 10"):
+        read(mnist_with(written, "train-labels-idx1-ubyte.gz", labels))
+
+
+def test_an_absurd_header_is_refused_whatever_the_checksum(tmp_path, seed):
+    written = dataset_files.write_mnist(tmp_path, seed)
+    absurd = b"\0\0\x08\x01\xff\xff\xff\xff" + bytes(7)
+
+    with pytest.raises(DataError, match="IDX header"):
+        read(
+            mnist_with(
+                written, "train-labels-idx1-ubyte.gz", np.zeros(7), content=absurd
+            )
+        )
+
+
+def test_a_gzip_bomb_is_refused_in_little_memory(tmp_path, seed):
+    written = dataset_files.write_mnist(tmp_path, seed)
+    bomb = gzip.compress(bytes(1 << 25))
+    (written.folder / "train-images-idx3-ubyte.gz").write_bytes(bomb)
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match="goes on after 5504 bytes"):
+            read(written)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 22
+
+
+def test_emnist_is_turned_upright_and_keeps_lower_case_letters_only(tmp_path):
+    images = np.zeros((5, 28, 28), np.uint8)
+    images[:, 3, 10] = [1, 2, 3, 4, 5]  # stored: column 3, row 10
+    labels = np.array([35, 36, 61, 9, 40], np.uint8)  # Z, a, z, 9, e
+    written = dataset_files.write_emnist(tmp_path, 0, n_train=5, n_test=5)
+    members = {
+        f"gzip/emnist-byclass-{part}-{kind}-ubyte.gz": gzip.compress(
+            dataset_files.idx_bytes(array)
+        )
+        for part in ("train", "test")
+        for kind, array in (("images-idx3", images), ("labels-idx1", labels))
+    }
+    dataset_files.write_zip(written.folder / "gzip.zip", members)
+    spec = dataset_files.with_checksum(written.spec, written.folder / "gzip.zip")
+
+    dataset = read(replace(written, spec=replace(spec, n_samples=6)))
+
+    assert dataset.samples[:, 10, 3].tolist() == [2, 3, 5, 2, 3, 5]
+    assert dataset.samples.sum() == 20
+    assert [dataset.class_names[i] for i in dataset.labels[:3]] == ["a", "z", "e"]
+    with pytest.raises(
+        DataError, match="must hold 190998 samples of emnist-lower, got 6"
+    ):
+        read(replace(written, spec=replace(spec, n_samples=190_998)))
+
+
+@pytest.mark.parametrize("prefix", ["", "gzip/"])
+def test_emnist_members_may_lie_in_a_folder_of_the_zip(prefix, tmp_path, seed):
+    written = dataset_files.write_emnist(tmp_path, seed, prefix=prefix)
+
+    np.testing.assert_array_equal(read(written, "test").labels, written.labels["test"])
+
+
+def emnist_with(written, edit) -> dataset_files.Written:
+    """Rewrite the zip's members and record the new checksum."""
+    path = written.folder / "gzip.zip"
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    edit(members)
+    dataset_files.write_zip(path, members)
+    return replace(written, spec=dataset_files.with_checksum(written.spec, path))
+
+
+def emnist_labels(members: dict[str, bytes]) -> str:
+    return next(name for name in members if "byclass-train-labels" in name)
+
+
+def truncate(members: dict[str, bytes]) -> None:
+    members[emnist_labels(members)] = members[emnist_labels(members)][:-9]
+
+
+def label_62(members: dict[str, bytes]) -> None:
+    content = bytearray(gzip.decompress(members[emnist_labels(members)]))
+    content[-1] = 62
+    members[emnist_labels(members)] = gzip.compress(content)
+
+
+def absurd_header(members: dict[str, bytes]) -> None:
+    content = bytearray(gzip.decompress(members[emnist_labels(members)]))
+    content[4:8] = b"\xff" * 4
+    members[emnist_labels(members)] = gzip.compress(content)
+
+
+def bomb_member(members: dict[str, bytes]) -> None:
+    content = gzip.decompress(members[emnist_labels(members)])
+    members[emnist_labels(members)] = gzip.compress(content + bytes(1 << 24))
+
+
+def outside_member(members: dict[str, bytes]) -> None:
+    members["../../evil"] = b"evil"
+
+
+def missing_member(members: dict[str, bytes]) -> None:
+    del members[emnist_labels(members)]
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (truncate, "reading it failed"),
+        (label_62, r"labels from 0 to 61, got \d+ to 62"),
+        (absurd_header, "IDX header"),
+        (bomb_member, "must end after 60 records"),
+        (outside_member, "is a path outside the archive"),
+        (missing_member, "must hold one member"),
+    ],
+)
+def test_a_wrong_emnist_archive_is_refused_whatever_the_checksum(
+    edit, message, tmp_path, seed
+):
+    written = dataset_files.write_emnist(tmp_path / "data", seed)
+    before = sorted(tmp_path.rglob("*"))
+    written = emnist_with(written, edit)
+
+    with pytest.raises(DataError, match=message):
+        read(written)
+
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
+def test_a_cifar_archive_with_a_link_is_refused_and_writes_nothing(
+    kind, tmp_path, seed
+):
+    written = dataset_files.write_cifar(tmp_path, seed, layout="cifar-archive")
+    link = tarfile.TarInfo("cifar-10-batches-bin/test_batch.bin")
+    link.type, link.linkname = kind, "/etc/passwd"
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        archive.addfile(link)
+    (written.folder / "cifar-10-binary.tar.gz").write_bytes(buffer.getvalue())
+    before = sorted(tmp_path.rglob("*"))
+
+    with pytest.raises(DataError, match=r"found md5:\w+ \(.*is a link or device"):
+        read(written, "test")
+
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_mosaic_of_another_size_is_refused_before_it_is_decoded(tmp_path, seed):
+    from PIL import Image
+
+    written = dataset_files.write_cifar(tmp_path, seed, layout="cifar-mosaics")
+    # 16383 x 16383 pixels would take a gigabyte.
+    buffer = io.BytesIO()
+    Image.new("RGB", (96, 96)).save(buffer, "WEBP", lossless=True)
+    content = bytearray(buffer.getvalue())
+    content[21:25] = ((16382 << 14) | 16382).to_bytes(4, "little")
+    (written.folder / "test_batch.webp").write_bytes(content)
+
+    with pytest.raises(DataError, match="not a lossless WebP image of 96x96 pixels"):
+        read(written, "test")
+
+
+def test_motion_sequences_are_problems_of_their_own(tmp_path, seed):
+    written = dataset_files.write_hopkins(tmp_path, seed)
+    location = find(written.spec, [tmp_path])
+
+    dataset = read_sequence_dataset(written.spec, location)
+
+    assert len(dataset) == 3
+    assert list(dataset.sequences) == sorted(written.samples)
+    for name, sequence in dataset.sequences.items():
+        np.testing.assert_array_equal(sequence.samples, written.samples[name])
+        np.testing.assert_array_equal(sequence.labels, written.labels[name])
+        assert sequence.class_names == ("motion 1", "motion 2", "motion 3")
+        assert sequence.name == f"hopkins155/{name}"
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"a__x": np.ones((3, 4, 2))}, "must hold 1 sequences of two arrays"),
+        ({"a__x": np.ones((3, 4, 2)), "b__s": np.ones(4, "u1")}, "reading it failed"),
+        ({"a__x": np.ones((2, 4, 2)), "a__s": np.ones(4, "u1")}, r"\(3, points, fr"),
+        ({"a__x": np.ones((3, 4, 2)), "a__s": np.ones(5, "u1")}, "a label a point"),
+        ({"a__x": np.ones((3, 4)), "a__s": np.ones(4, "u1")}, "reading it failed"),
+        ({"a__x": np.full((3, 4, 2), np.nan), "a__s": np.ones(4, "u1")}, "finite"),
+        ({"a__x": np.ones((3, 2, 2)), "a__s": np.array([1, 3], "u1")}, "0 to 1, got"),
+    ],
+)
+def test_wrong_sequences_are_refused_whatever_the_checksum(
+    arrays, message, tmp_path, seed
+):
+    written = dataset_files.write_hopkins(tmp_path, seed)
+    np.savez_compressed(written.folder / "hopkins155.npz", **arrays)
+    spec = dataset_files.with_checksum(written.spec, written.folder / "hopkins155.npz")
+    spec = replace(spec, stored={"full": 1})
+
+    with pytest.raises(DataError, match=message):
+        read_sequence_dataset(spec, find(spec, [tmp_path]))
+
+
+def test_a_data_set_cannot_be_changed_by_accident(tmp_path, seed):
+    dataset = read(dataset_files.write_mnist(tmp_path, seed))
+
+    with pytest.raises(FrozenInstanceError):
+        dataset.labels = dataset.labels[::-1]
+    assert dataset.n_classes == 10
