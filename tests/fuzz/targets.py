@@ -331,13 +331,11 @@ def _believing_checksums() -> Iterator[None]:
         def __ne__(self, other: object) -> bool:
             return False
 
-    checkpoint = "selfexpress.training.checkpoint.checksum"
-    model = "selfexpress.estimators.model_file.checksum"
+    container = "selfexpress.files.container.checksum"
     with (
         mock.patch.object(verified, "require_checksum", believe),
         mock.patch.object(layouts, "require_checksum", believe),
         mock.patch.object(cifar, "require_checksum", believe),
-        mock.patch(checkpoint, return_value=Same()),
-        mock.patch(model, return_value=Same()),
+        mock.patch(container, return_value=Same()),
     ):
         yield

@@ -187,6 +187,7 @@ def test_a_pickle(tmp_path):
 def changed_model(model_file, path, change):
     with safe_open(model_file, framework="pt") as file:
         header = json.loads(file.metadata()["selfexpress"])
+    del header["checksum"]  # which would find the change before the checks do
     change(header)
     text = json.dumps(header)
     save_file(load_file(model_file), path, metadata={"selfexpress": text})
@@ -197,7 +198,9 @@ def test_a_model_of_a_newer_version(model_file, tmp_path):
     path = changed_model(
         model_file, tmp_path / "m.selfexpress", lambda header: header.update(version=99)
     )
-    with pytest.raises(CheckpointError, match=r"version must be.*got 99.*Update"):
+    with pytest.raises(
+        CheckpointError, match=r"version .* must be 1, got 99.*Update"
+    ):
         SENet.load(path)
 
 
@@ -221,7 +224,9 @@ def test_a_model_with_strange_settings(change, model_file, tmp_path):
 def test_weights_that_are_not_finite_or_of_another_shape(model_file, tmp_path):
     path = tmp_path / "m.selfexpress"
     with safe_open(model_file, framework="pt") as file:
-        metadata = file.metadata()
+        header = json.loads(file.metadata()["selfexpress"])
+    del header["checksum"]
+    metadata = {"selfexpress": json.dumps(header)}
     for change in (
         lambda weight: torch.full_like(weight, float("nan")),
         lambda weight: weight[:-1].clone(),

@@ -7,8 +7,7 @@ before anything is built from it, and nothing in it can run.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from selfexpress.affinity.assignment import References
@@ -28,13 +26,16 @@ from selfexpress.config import (
     require_choice,
     require_count,
 )
-from selfexpress.errors import CheckpointError, one_line
-from selfexpress.files.atomic import replacing
-from selfexpress.files.tensor_files import checksum, plain_number, write_tensors
+from selfexpress.files.container import Kind, plain_number
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.training.steps import RECORDED
 
-FORMAT_VERSION = 1
+MODEL = Kind(
+    "selfexpress-model",
+    version=1,
+    what="a model written by SENet.save",
+    advice="Save the model again.",
+)
 
 
 @dataclass(frozen=True)
@@ -65,21 +66,15 @@ class SavedModel:
 def write_model(model: SavedModel, path: Path) -> None:
     """Write a model; an older file at ``path`` stays until the new one is whole."""
     names = model.feature_names
-    header = {
-        "format": "selfexpress-model",
-        "version": FORMAT_VERSION,
+    # What would be refused when it is read must not be written.
+    plain = json.loads(json.dumps(model.settings, default=plain_number))
+    _settings(plain, plain.keys())
+    facts = {
         "n_features": model.network.n_features,
         "feature_names": None if names is None else [str(name) for name in names],
-        "settings": model.settings,
+        "settings": plain,
     }
-    text = json.dumps(header, default=plain_number, allow_nan=False)
-    # What would be refused when it is read must not be written.
-    settings = json.loads(text)["settings"]
-    _settings(settings, settings.keys())
-    tensors = _tensors(model)
-    metadata = {"selfexpress": text, "checksum": checksum(text, tensors)}
-    with replacing(path) as target:
-        write_tensors(target, tensors, metadata)
+    MODEL.write(path, facts, _tensors(model))
 
 
 def read_model(
@@ -99,12 +94,10 @@ def read_model(
     CheckpointError
         If the file is missing, damaged, of a newer format or no model.
     """
-    with _reading(path), safe_open(path, framework="pt") as file:
-        metadata = file.metadata() or {}
-        header = _header(metadata)
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        settings = _settings(header["settings"], known)
-        network = _network(header["n_features"], settings, tensors)
+    with MODEL.reading(path) as contents:
+        facts, tensors = contents.facts, contents.tensors
+        settings = _settings(facts["settings"], known)
+        network = _network(facts["n_features"], settings, tensors)
         references = _references(settings, tensors)
         labels = _labels(tensors["labels"], settings["n_clusters"])
         if settings["n_clusters"] > len(labels):
@@ -112,10 +105,7 @@ def read_model(
                 f"{len(labels)} rows have no {settings['n_clusters']} clusters"
             )
         history = _history(tensors)
-        names = _feature_names(header.get("feature_names"), header["n_features"])
-        # Last: it finds what chance has changed, and what is above what was made up.
-        if metadata.get("checksum") != checksum(metadata["selfexpress"], tensors):
-            raise ValueError("its checksum differs")
+        names = _feature_names(facts.get("feature_names"), facts["n_features"])
     references = replace(references, keys=references.keys.to(device))
     return SavedModel(settings, names, network.to(device), references, labels, history)
 
@@ -130,52 +120,7 @@ def _tensors(model: SavedModel) -> dict[str, Tensor]:
         tensors[f"network.{name}"] = weight
     for name in RECORDED:
         tensors[f"history.{name}"] = torch.from_numpy(model.history[name])
-    # Clones: the labels of references and rows may be one array, which is refused.
-    return {name: value.cpu().clone().contiguous() for name, value in tensors.items()}
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Turn whatever is wrong with a file into one clear line."""
-    if not path.is_file():
-        raise CheckpointError(
-            f"{path} must be a model file, but there is none. Check the path."
-        )
-    try:
-        yield
-    except CheckpointError:
-        raise
-    except (
-        SafetensorError,
-        OSError,
-        ValueError,
-        TypeError,
-        KeyError,
-        RuntimeError,
-        RecursionError,
-        OverflowError,
-        MemoryError,
-    ) as error:
-        reason = one_line(error)
-        raise CheckpointError(
-            f"{path} must be a model written by SENet.save, but is damaged or "
-            f"something else ({reason}). Save the model again."
-        ) from error
-
-
-def _header(metadata: dict[str, str]) -> dict[str, Any]:
-    if "selfexpress" not in metadata:
-        raise ValueError("its header is that of another program")
-    header: Any = json.loads(metadata["selfexpress"])
-    if not isinstance(header, dict) or header.get("format") != "selfexpress-model":
-        raise ValueError("the header is not that of a model")
-    if header.get("version") != FORMAT_VERSION or header["version"] is True:
-        raise CheckpointError(
-            f"The model's format version must be {FORMAT_VERSION}, got "
-            f"{one_line(repr(header.get('version')))}. Update selfexpress, or save the "
-            "model again."
-        )
-    return dict(header)
+    return tensors
 
 
 def _settings(settings: Any, known: Collection[str]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from selfexpress.errors import (
 )
 from selfexpress.features.resnet import Architecture, EncoderNetwork
 from selfexpress.files.atomic import replacing
-from selfexpress.files.tensor_files import plain_number, write_tensors
+from selfexpress.files.container import plain_number, write_tensors
 
 # What the parsers called here raise on damage.
 _DAMAGE = (

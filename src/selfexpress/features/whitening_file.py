@@ -2,42 +2,35 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 from sklearn.utils.validation import check_is_fitted
 
-from selfexpress.errors import CheckpointError, one_line
-from selfexpress.files.atomic import replacing
-from selfexpress.files.tensor_files import write_tensors
+from selfexpress.files.container import Kind
 
-_FORMAT, _VERSION = "selfexpress-whitening", 1
+COMPONENTS = Kind(
+    "selfexpress-whitening",
+    version=1,
+    what="the components of a Whitening",
+    advice="Save them again.",
+)
 _SWITCHES = ("center", "whiten", "normalize")
 _ARRAYS = ("components_", "singular_values_", "explained_", "scale_", "mean_")
-# What the parsers called here raise on damage.
-_DAMAGE = (SafetensorError, OSError, KeyError, TypeError, ValueError, OverflowError)
 
 
 def write_components(path: Path, model: Any) -> None:
     """Write what is fitted; an older file stays until the new one is whole."""
     check_is_fitted(model)
     names = getattr(model, "feature_names_in_", None)
-    header = {
-        "format": _FORMAT,
-        "version": _VERSION,
+    facts = {
         "settings": {name: bool(getattr(model, name)) for name in _SWITCHES},
         "n_samples": model.n_samples_seen_,
         "feature_names": None if names is None else [str(name) for name in names],
     }
-    arrays = {name: np.ascontiguousarray(getattr(model, name)) for name in _ARRAYS}
-    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    with replacing(path) as target:
-        write_tensors(target, tensors, {"selfexpress": json.dumps(header)})
+    COMPONENTS.write(path, facts, {name: getattr(model, name) for name in _ARRAYS})
 
 
 def read_components(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -46,31 +39,22 @@ def read_components(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     Raises
     ------
     CheckpointError
-        If the file is missing, damaged, of a newer format or something else.
+        If the file is missing, damaged, of another version or something else.
     """
-    try:
-        with safe_open(path, framework="np") as file:
-            header = json.loads((file.metadata() or {})["selfexpress"])
-            arrays = {name: file.get_tensor(name) for name in _ARRAYS}
-        return _checked(header, arrays)
-    except _DAMAGE as error:
-        raise CheckpointError(
-            f"{path} must hold the components of a Whitening, but cannot be read: "
-            f"{one_line(error)}. Save them again."
-        ) from error
+    with COMPONENTS.reading(path) as contents:
+        arrays = {name: contents.tensors[name].numpy() for name in _ARRAYS}
+        return _checked(contents.facts, arrays)
 
 
 def _checked(
-    header: Any, arrays: dict[str, NDArray[Any]]
+    facts: dict[str, Any], arrays: dict[str, NDArray[Any]]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    if (header["format"], header["version"]) != (_FORMAT, _VERSION):
-        raise ValueError(f"it is {header['format']}, version {header['version']}")
     n_components, n_features = arrays["components_"].shape
     _check_arrays(arrays, n_components, n_features)
-    switches = {name: header["settings"][name] for name in _SWITCHES}
+    switches = {name: facts["settings"][name] for name in _SWITCHES}
     if not all(isinstance(value, bool) for value in switches.values()):
         raise ValueError("settings must be true or false")
-    n_samples = header["n_samples"]
+    n_samples = facts["n_samples"]
     if not isinstance(n_samples, int) or n_samples < 1:
         raise ValueError("n_samples must be a positive integer")
     fitted = arrays | {
@@ -79,7 +63,7 @@ def _checked(
         "n_samples_seen_": n_samples,
         "_n_features_out": n_components,
     }
-    names = header["feature_names"]
+    names = facts["feature_names"]
     if names is not None:
         if len(names) != n_features or not all(isinstance(name, str) for name in names):
             raise ValueError("feature_names must name every feature")

@@ -7,7 +7,6 @@ safely on the disk, and older ones go only after that.
 
 from __future__ import annotations
 
-import json
 import re
 import warnings
 from collections.abc import Mapping
@@ -16,20 +15,21 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from selfexpress.errors import (
     CheckpointError,
     DamagedFileWarning,
     DataError,
-    one_line,
 )
-from selfexpress.files.atomic import replacing
-from selfexpress.files.tensor_files import checksum, write_tensors
+from selfexpress.files.container import DamagedError, Kind
 
-FORMAT = "selfexpress-checkpoint"
-VERSION = 1
+CHECKPOINT = Kind(
+    "selfexpress-checkpoint",
+    version=1,
+    what="a whole training checkpoint",
+    advice="Delete it.",
+)
 
 _NAME = re.compile(r"step-(\d{12})\.safetensors")
 # What a killed process leaves of a file that was not yet whole.
@@ -110,15 +110,8 @@ class CheckpointFolder:
             Earlier checkpoints are then as they were.
         """
         path = self.folder / f"step-{step:012d}.safetensors"
-        plain = {name: _plain(tensor) for name, tensor in tensors.items()}
-        text = json.dumps(
-            {"format": FORMAT, "version": VERSION, "step": step, "facts": dict(facts)},
-            allow_nan=False,
-        )
-        metadata = {"selfexpress": text, "checksum": checksum(text, plain)}
         try:
-            with replacing(path) as target:
-                write_tensors(target, plain, metadata)
+            CHECKPOINT.write(path, {"step": step, "facts": dict(facts)}, tensors)
         except DataError as error:
             raise CheckpointError(
                 f"The checkpoint of step {step} must be written, but cannot be: "
@@ -143,7 +136,7 @@ class CheckpointFolder:
         for _, path in found:
             try:
                 return read_checkpoint(path)
-            except _DamagedError as error:
+            except DamagedError as error:
                 warnings.warn(
                     f"{error} An earlier checkpoint is used where there is one.",
                     DamagedFileWarning,
@@ -181,68 +174,10 @@ class CheckpointFolder:
             path.unlink(missing_ok=True)
 
 
-class _DamagedError(CheckpointError):
-    """A file is not what was written there, and never will be again."""
-
-
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Read one checkpoint and compare its checksum.
-
-    Raises
-    ------
-    CheckpointError
-        If the file is damaged, cannot be read, or is of another version.
-    """
-    try:
-        path.open("rb").close()
-    except OSError as error:
-        raise CheckpointError(
-            f"{path} must be readable, but is not ({error.strerror or error}). Check "
-            "its permissions and its disk; it is left as it is."
-        ) from error
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        text = metadata["selfexpress"]
-        if metadata["checksum"] != checksum(text, tensors):
-            raise ValueError("its checksum differs")
-        header = json.loads(text)
-        if header["format"] != FORMAT:
-            raise ValueError("it is of another format")
-        if header["version"] != VERSION:
-            raise CheckpointError(
-                f"{path} must be a checkpoint of version {VERSION}, got "
-                f"{one_line(repr(header['version']))}. Go on with the selfexpress that "
-                "wrote it, or name another folder."
-            )
-        step, facts = header["step"], header["facts"]
+    """Read one checkpoint; a CheckpointError says what is wrong with it."""
+    with CHECKPOINT.reading(path) as contents:
+        step, facts = contents.facts["step"], contents.facts["facts"]
         if type(step) is not int or step < 0 or not isinstance(facts, dict):
             raise ValueError("its header is not that of a checkpoint")
-    except CheckpointError:
-        raise
-    except MemoryError as error:
-        raise CheckpointError(
-            f"{path} must fit into memory, but does not. Free some, and fit again."
-        ) from error
-    # Damage shows as any of these inside the parsers called here.
-    except (
-        SafetensorError,
-        OSError,
-        ValueError,
-        TypeError,
-        KeyError,
-        RuntimeError,
-        OverflowError,
-    ) as error:
-        reason = one_line(error)
-        raise _DamagedError(
-            f"{path} must be a whole training checkpoint, but is damaged or something "
-            f"else ({reason}). Delete it."
-        ) from error
-    return Checkpoint(step, tensors, facts)
-
-
-def _plain(tensor: Tensor) -> Tensor:
-    """Return the tensor on the CPU, in order and in memory of its own."""
-    return tensor.detach().to("cpu", copy=True).contiguous()
+        return Checkpoint(step, contents.tensors, facts)

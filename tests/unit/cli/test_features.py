@@ -267,7 +267,7 @@ def test_new_rows_are_projected_by_components_that_were_kept(run, images, tmp_pa
     assert "of the total" not in used.stdout
     expected = Whitening(4).fit(np.float32(rows[:-3])).transform(np.float32(rows[-3:]))
     np.testing.assert_allclose(read_array(out), expected, atol=1e-6)
-    with pytest.raises(CheckpointError, match="must hold the components"):
+    with pytest.raises(CheckpointError, match="must be the components"):
         run(tmp_path / "new.npy", "-o", out, "--projection", tmp_path / "old.npy")
     with pytest.raises(DataError, match="--output and --projection must be different"):
         run(tmp_path / "new.npy", "-o", tmp_path / "k.npy", "--whiten", 2,

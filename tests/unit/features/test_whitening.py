@@ -352,7 +352,7 @@ def test_files_that_hold_no_components_are_refused(damage, tmp_path):
         path.write_bytes(path.read_bytes()[:-5])
     if damage == "foreign":
         save_file({"x": np.zeros(3)}, path)
-    with pytest.raises(CheckpointError, match="must hold the components") as found:
+    with pytest.raises(CheckpointError, match="must be the components") as found:
         Whitening.load(path)
     assert len(str(found.value).splitlines()) == 1
 

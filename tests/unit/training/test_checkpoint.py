@@ -6,6 +6,7 @@ import resource
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
@@ -145,12 +146,13 @@ def test_a_sound_checkpoint_that_cannot_be_read_is_not_passed_over(
     folder.save(1, TENSORS, FACTS)
     newest = folder.save(2, TENSORS, FACTS)
     with monkeypatch.context() as later:
-        later.setattr(checkpoint, "VERSION", 2)
-        with pytest.raises(CheckpointError, match="of version 2, got 1"):
+        newer = replace(checkpoint.CHECKPOINT, version=2)
+        later.setattr(checkpoint, "CHECKPOINT", newer)
+        with pytest.raises(CheckpointError, match="must be 2, got 1"):
             folder.newest()
     newest.unlink()
     newest.symlink_to(tmp_path / "on a disk that is not mounted")
-    with pytest.raises(CheckpointError, match="must be readable, but is not"):
+    with pytest.raises(CheckpointError, match="there is none"):
         folder.newest()
 
 
@@ -171,10 +173,8 @@ def test_headers_of_another_kind_are_refused_even_with_a_right_checksum(
     path = CheckpointFolder(tmp_path).save(1, TENSORS, FACTS)
     with safe_open(path, framework="pt") as file:
         header = json.loads(file.metadata()["selfexpress"])
-    text = json.dumps({**header, **change})
-    from selfexpress.files.tensor_files import checksum
-
-    metadata = {"selfexpress": text, "checksum": checksum(text, TENSORS)}
+    del header["checksum"]
+    metadata = {"selfexpress": json.dumps({**header, **change})}
     save_file(load_file(path), path, metadata=metadata)
     with pytest.raises(CheckpointError, match="must be a whole training checkpoint"):
         read_checkpoint(path)
