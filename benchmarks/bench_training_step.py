@@ -26,8 +26,7 @@ from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.ops.self_expression import unit_rows
 from selfexpress.rows.sources import ArraySource
 from selfexpress.training.choices import decide
-from selfexpress.training.graphed import GraphedStep
-from selfexpress.training.steps import RECORDED, PlainStep
+from selfexpress.training.step import RECORDED, GraphedStep, PlainStep
 
 N_FEATURES = 500
 # (rows, batch size)

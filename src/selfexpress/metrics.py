@@ -20,7 +20,7 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from torch import Tensor
 
 from selfexpress.errors import ConfigError, DataError
-from selfexpress.ops.components import component_of_nodes
+from selfexpress.ops.sparse import component_of_nodes
 
 # Up to this size a dense eigenvalue solver is the faster one.
 _DENSE_SIZE = 400

@@ -18,7 +18,7 @@ import torch
 
 from selfexpress import SENet, distributed, make_subspaces
 from selfexpress.training.callbacks import Callback
-from selfexpress.training.resuming import Checkpoints
+from selfexpress.training.checkpoints import Checkpoints
 
 MAX_ITER = 120
 

@@ -33,8 +33,12 @@ from selfexpress.files.arrays import (
     write_labels,
 )
 from selfexpress.rows.opening import open_rows
-from selfexpress.training.checkpoint import CheckpointFolder, read_checkpoint
-from selfexpress.training.resuming import Checkpoints, Standing
+from selfexpress.training.checkpoints import (
+    CheckpointFolder,
+    Checkpoints,
+    Standing,
+    read_checkpoint,
+)
 
 SUFFIXES = (".npy", ".npz", ".csv", ".parquet", ".mat", ".safetensors")
 _KINDS: dict[str, mutations.Mutation] = {

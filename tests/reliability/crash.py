@@ -29,9 +29,8 @@ from selfexpress.config import NetworkConfig, TrainConfig
 from selfexpress.datasets.synthetic import make_subspaces
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.rows.sources import ArraySource
-from selfexpress.training.checkpoint import Checkpoint, CheckpointFolder
+from selfexpress.training.checkpoints import Checkpoint, CheckpointFolder, Checkpoints
 from selfexpress.training.loop import train
-from selfexpress.training.resuming import Checkpoints
 
 CONFIG = TrainConfig(
     gamma=50.0, max_iter=150, batch_size=32, block_size=32, algorithm="two_pass"

@@ -29,7 +29,7 @@ from selfexpress.errors import (
 from selfexpress.files.arrays import write_array
 from selfexpress.files.atomic import replacing
 from selfexpress.training.callbacks import Callback
-from selfexpress.training.checkpoint import CheckpointFolder
+from selfexpress.training.checkpoints import CheckpointFolder
 
 SETTINGS = {
     "hidden_sizes": (16,),
@@ -297,7 +297,7 @@ import numpy as np, torch
 from selfexpress import SENet
 from selfexpress.config import NetworkConfig, TrainConfig
 from selfexpress.errors import MemoryWarning
-from selfexpress.training.memory import naive_step_bytes
+from selfexpress.training.objective import naive_step_bytes
 
 torch.set_num_threads(1)
 rng = np.random.default_rng(0)

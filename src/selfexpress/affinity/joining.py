@@ -7,7 +7,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from selfexpress.ops.components import component_of_nodes
+from selfexpress.ops.sparse import component_of_nodes
 
 # Of an average edge: the pieces stay what they are, and only their order of merging
 # is decided by the new edges.

@@ -12,7 +12,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from selfexpress.ops.sparse_tensor import sparse_tensor
+from selfexpress.ops.sparse import sparse_tensor
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from selfexpress.errors import ConfigError, DegenerateWarning
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.rows.sources import RowSource
 from selfexpress.training.callbacks import Callback, ProgressBar, TrainState
+from selfexpress.training.checkpoints import Checkpoints
 from selfexpress.training.choices import choose_gamma
 from selfexpress.training.loop import train
-from selfexpress.training.resuming import Checkpoints
 
 History = dict[str, NDArray[np.float64]]
 

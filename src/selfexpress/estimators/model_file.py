@@ -28,7 +28,7 @@ from selfexpress.config import (
 )
 from selfexpress.files.container import Kind, plain_number
 from selfexpress.network import SelfExpressiveNetwork
-from selfexpress.training.steps import RECORDED
+from selfexpress.training.step import RECORDED
 
 MODEL = Kind(
     "selfexpress-model",

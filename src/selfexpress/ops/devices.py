@@ -1,4 +1,4 @@
-"""Where to compute."""
+"""Where to compute: on which device, and beside its main stream."""
 
 from __future__ import annotations
 
@@ -34,3 +34,40 @@ def resolve_device(device: str | torch.device | None) -> torch.device:
         # By number: the current device is another one in a thread that reads ahead.
         return torch.device("cuda", torch.cuda.current_device())
     return resolved
+
+
+class SideStream:
+    """Runs what is inside ``with`` beside the main stream of a GPU, until ``join``.
+
+    It starts when what was asked of the main stream before is done. Tensors that it
+    reads must be kept until ``join``, or the main stream may write over their memory.
+    Elsewhere than on a GPU everything runs in order.
+
+    Parameters
+    ----------
+    device : torch.device
+    is_urgent : bool
+        Whether it comes before other streams where the GPU must choose.
+    """
+
+    def __init__(self, device: torch.device, *, is_urgent: bool = False) -> None:
+        self._stream: torch.cuda.Stream | None = None
+        if device.type == "cuda":
+            self._stream = torch.cuda.Stream(device, priority=-1 if is_urgent else 0)
+
+    def __enter__(self) -> None:
+        if self._stream is not None:
+            main = torch.cuda.current_stream(self._stream.device)
+            self._stream.wait_stream(main)
+            self._context = torch.cuda.stream(self._stream)
+            self._context.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        if self._stream is not None:
+            self._context.__exit__(*error)
+
+    def join(self) -> None:
+        """Let the main stream wait."""
+        if self._stream is not None:
+            main = torch.cuda.current_stream(self._stream.device)
+            main.wait_stream(self._stream)

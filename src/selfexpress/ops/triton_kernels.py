@@ -1,7 +1,6 @@
 """GPU kernels of the element-wise steps; imports triton, so import it when needed.
 
-Every function has a plain twin that tests compare it with: ``ops.adam``,
-``ops.clipping``, ``ops.layer_backward`` and ``ops.shrinkage``.
+Every function has a plain twin in ``ops.elementwise`` that tests compare it with.
 """
 
 from __future__ import annotations
@@ -11,8 +10,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from selfexpress.ops.adam import EPSILON, FIRST_DECAY, SECOND_DECAY
-from selfexpress.ops.clipping import SMALLEST_NORM
+from selfexpress.ops.elementwise import (
+    EPSILON,
+    FIRST_DECAY,
+    SECOND_DECAY,
+    SMALLEST_NORM,
+)
 
 _BLOCK = 1024
 
@@ -55,7 +58,7 @@ def fused_adam_update(
     n_steps: Tensor,
     working: Tensor,
 ) -> None:
-    """See :func:`selfexpress.ops.adam.adam_update`; n must be a multiple of 1024."""
+    """See :func:`selfexpress.ops.elementwise.adam_update`; n is a multiple of 1024."""
     size = len(values)
     _adam_kernel[(_n_programs(values, 8),)](
         values, gradients, first, second, working, rate, gradient_scale, n_steps, size,
@@ -82,7 +85,7 @@ def _scale_kernel(parts, scale, n_parts, clip_norm, smallest, BLOCK: tl.constexp
 
 
 def fused_clipping_scale(gradients: Tensor, clip_norm: float) -> Tensor:
-    """See :func:`selfexpress.ops.clipping.clipping_scale`; n as for Adam."""
+    """See :func:`selfexpress.ops.elementwise.clipping_scale`; n as for Adam."""
     n_parts = _n_programs(gradients, 4)
     parts, scale = (gradients.new_empty(n, dtype=torch.float32) for n in (n_parts, ()))
     _squares_kernel[(n_parts,)](gradients, parts, len(gradients), BLOCK=_BLOCK)
@@ -128,7 +131,7 @@ def fused_shrink(
     scale: float,
     l1_ratio: float,
 ) -> tuple[Tensor, Tensor]:
-    """See :meth:`selfexpress.ops.shrinkage.Shrinkage.forward`; works in place."""
+    """See :meth:`selfexpress.ops.elementwise.Shrinkage.forward`; works in place."""
     n_queries, n_keys = products.shape
     n_parts = triton.cdiv(n_keys, _BLOCK)
     penalties = torch.empty(n_queries, n_parts, device=products.device)
@@ -166,7 +169,7 @@ def fused_shrink_backward(
     weight: float,
     factor: float,
 ) -> tuple[Tensor, Tensor]:
-    """See :meth:`selfexpress.ops.shrinkage.Shrinkage.backward`; works in place."""
+    """See :meth:`selfexpress.ops.elementwise.Shrinkage.backward`; works in place."""
     n_queries, n_keys = coefficients.shape
     n_parts = triton.cdiv(n_keys, _BLOCK)
     threshold_parts = torch.empty(n_queries, n_parts, device=coefficients.device)
@@ -205,7 +208,7 @@ def _activation_backward_kernel(
 def fused_activation_backward(
     upstream: Tensor, output: Tensor, bias_parts: Tensor, kind: str
 ) -> Tensor:
-    """See :func:`selfexpress.ops.layer_backward.activation_backward`; in place."""
+    """See :func:`selfexpress.ops.elementwise.activation_backward`; in place."""
     n_rows, width = upstream.shape
     n_parts, columns = len(bias_parts), 128
     _activation_backward_kernel[(n_parts, triton.cdiv(width, columns))](

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from selfexpress import metrics
-from selfexpress.ops.components import component_of_nodes
+from selfexpress.ops.sparse import component_of_nodes
 from selfexpress.report.record import (
     Array,
     Coefficients,

@@ -17,7 +17,7 @@ from scipy import sparse
 from torch import Tensor
 
 from selfexpress.errors import ConvergenceWarning
-from selfexpress.ops.sparse_tensor import to_sparse_tensor
+from selfexpress.ops.sparse import to_sparse_tensor
 
 # More vectors in a block than are wanted: the last ones converge slowly.
 _N_EXTRA = 10

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from selfexpress.errors import DegenerateWarning
-from selfexpress.ops.components import component_of_nodes
+from selfexpress.ops.sparse import component_of_nodes
 from selfexpress.spectral.counting import N_EIGENVECTORS, count_clusters
 from selfexpress.spectral.eigenvectors import (
     SMALLEST_EIGENVALUE,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import eigsh
 
-from selfexpress.ops.components import component_of_nodes
+from selfexpress.ops.sparse import component_of_nodes
 from selfexpress.spectral.block_lanczos import block_lanczos
 
 # Below this an eigenvalue is 0 but for rounding.

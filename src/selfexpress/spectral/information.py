@@ -27,7 +27,7 @@ from scipy.special import xlogy
 from torch import Tensor
 from torch.nn import functional
 
-from selfexpress.ops.sparse_tensor import to_sparse_tensor
+from selfexpress.ops.sparse import to_sparse_tensor
 
 # Merging looks ahead by so many steps of the walk; the best result is kept.
 _STEPS = (1, 2, 3)

@@ -28,7 +28,7 @@ from selfexpress import distributed
 from selfexpress.config import require_count
 from selfexpress.errors import ConfigError, DataError
 from selfexpress.network import SelfExpressiveNetwork
-from selfexpress.training.steps import RECORDED
+from selfexpress.training.step import RECORDED
 
 
 @dataclass

@@ -16,7 +16,7 @@ from selfexpress.errors import IgnoredSettingWarning
 from selfexpress.ops.memory import free_bytes
 from selfexpress.rows.sources import RowSource
 from selfexpress.training.gamma import SmallestGamma
-from selfexpress.training.memory import naive_step_bytes
+from selfexpress.training.objective import naive_step_bytes
 from selfexpress.training.start import FEW_ROWS, choose_start
 
 logger = logging.getLogger(__name__)

@@ -27,12 +27,16 @@ from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.ops.memory import is_out_of_memory
 from selfexpress.rows.sources import RowSource
 from selfexpress.training.callbacks import Callback, TrainState
-from selfexpress.training.graphed import GraphedStep
-from selfexpress.training.interruption import Interruption, held_back
-from selfexpress.training.resuming import Checkpoints, Standing, fingerprint
+from selfexpress.training.checkpoints import (
+    Checkpoints,
+    Interruption,
+    Standing,
+    fingerprint,
+    held_back,
+)
 from selfexpress.training.schedule import Schedule, has_settled, plan
 from selfexpress.training.start import some_rows, start_alike
-from selfexpress.training.steps import RECORDED, PlainStep, Step
+from selfexpress.training.step import RECORDED, GraphedStep, PlainStep, Step
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from selfexpress import distributed
-from selfexpress.config import TrainConfig
+from selfexpress.config import NetworkConfig, TrainConfig
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.ops.self_expression import elastic_net
 from selfexpress.rows.sources import RowBlock, RowSource
@@ -143,3 +143,18 @@ def active_blocks(
     for block, is_active in zip(source.blocks(block_size), active, strict=True):
         if is_active.any():
             yield RowBlock(block.rows[is_active], block.index[is_active])
+
+
+def naive_step_bytes(
+    n_samples: int, n_features: int, *, network: NetworkConfig, train: TrainConfig
+) -> int:
+    """Return about how many bytes the graph of a naive step holds at its peak.
+
+    Every layer keeps its input and output (ReLU, tanh) for each key, and a gradient
+    of one layer's width passes through; the coefficients exist in about six stages
+    between the products and the penalty.
+    """
+    widths = (*network.hidden_sizes, network.n_embedding)
+    keys = n_samples * (n_features + 2 * sum(widths) + 2 * max(widths))
+    coefficients = 6 * min(train.batch_size, n_samples) * n_samples
+    return 4 * (keys + coefficients)

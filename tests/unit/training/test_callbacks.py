@@ -21,7 +21,7 @@ from selfexpress.training.callbacks import (
     TrainState,
 )
 from selfexpress.training.loop import train
-from selfexpress.training.steps import RECORDED
+from selfexpress.training.step import RECORDED
 
 
 def trained(callback, seed=0):

@@ -16,8 +16,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from selfexpress.errors import CheckpointError, DamagedFileWarning
-from selfexpress.training import checkpoint
-from selfexpress.training.checkpoint import CheckpointFolder, read_checkpoint
+from selfexpress.training import checkpoints
+from selfexpress.training.checkpoints import CheckpointFolder, read_checkpoint
 
 TENSORS = {
     "weight": torch.arange(12, dtype=torch.float32).reshape(3, 4),
@@ -146,8 +146,8 @@ def test_a_sound_checkpoint_that_cannot_be_read_is_not_passed_over(
     folder.save(1, TENSORS, FACTS)
     newest = folder.save(2, TENSORS, FACTS)
     with monkeypatch.context() as later:
-        newer = replace(checkpoint.CHECKPOINT, version=2)
-        later.setattr(checkpoint, "CHECKPOINT", newer)
+        newer = replace(checkpoints.CHECKPOINT, version=2)
+        later.setattr(checkpoints, "CHECKPOINT", newer)
         with pytest.raises(CheckpointError, match="must be 2, got 1"):
             folder.newest()
     newest.unlink()
@@ -218,7 +218,7 @@ def test_a_full_disk_is_one_clear_sentence_and_leaves_earlier_ones(tmp_path):
 READ_ONLY = """
 import os, sys, torch
 from selfexpress.errors import CheckpointError
-from selfexpress.training.checkpoint import CheckpointFolder
+from selfexpress.training.checkpoints import CheckpointFolder
 if os.geteuid() == 0:
     os.setuid(65534)  # permissions do not bind the administrator
 folder = CheckpointFolder(sys.argv[1])

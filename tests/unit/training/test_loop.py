@@ -13,7 +13,7 @@ from selfexpress.rows.sources import ArraySource
 from selfexpress.training.callbacks import Callback, ProgressBar
 from selfexpress.training.loop import train
 from selfexpress.training.optimizers import OPTIMIZERS
-from selfexpress.training.steps import RECORDED
+from selfexpress.training.step import RECORDED
 
 
 def problem(seed=0):

@@ -8,9 +8,9 @@ from selfexpress.config import NetworkConfig, TrainConfig
 from selfexpress.errors import IgnoredSettingWarning
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.rows.sources import ArraySource, RowBlock
-from selfexpress.training import choices, memory
+from selfexpress.training import choices
 from selfexpress.training.choices import decide
-from selfexpress.training.objective import naive_gradient
+from selfexpress.training.objective import naive_gradient, naive_step_bytes
 
 CPU = torch.device("cpu")
 NETWORK = NetworkConfig((64,), 32)
@@ -59,5 +59,5 @@ def test_estimate_covers_what_the_graph_of_a_step_really_holds():
     batch = RowBlock(rows[:100], torch.arange(100))
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         naive_gradient(network, batch, ArraySource(rows), train)
-    estimate = memory.naive_step_bytes(500, 10, network=NETWORK, train=train)
+    estimate = naive_step_bytes(500, 10, network=NETWORK, train=train)
     assert 0.5 * sum(saved.values()) < estimate < 3 * sum(saved.values())

@@ -74,7 +74,7 @@ def test_restriction_to_active_keys_changes_nothing(seed, monkeypatch):
 @pytest.mark.gpu
 def test_both_gradients_agree_in_bfloat16():
     """Weights cast without a graph in pass 1 must not be what pass 2 differentiates."""
-    from selfexpress.training.steps import autocast
+    from selfexpress.training.step import autocast
 
     network, batch, source = small_problem(seed=0, n_samples=400, batch_size=50)
     network = network.float().cuda()

@@ -5,8 +5,7 @@ import sys
 
 import torch
 
-from selfexpress.training.optimizers import Adam, Muon
-from selfexpress.training.parameters import FlatParameters
+from selfexpress.training.optimizers import Adam, FlatParameters, Muon
 
 
 def network(seed):

@@ -24,10 +24,8 @@ from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.rows.sources import ArraySource
 from selfexpress.training import loop, optimizers
 from selfexpress.training.callbacks import Callback
-from selfexpress.training.checkpoint import CheckpointFolder
-from selfexpress.training.interruption import held_back
+from selfexpress.training.checkpoints import CheckpointFolder, Checkpoints, held_back
 from selfexpress.training.loop import train
-from selfexpress.training.resuming import Checkpoints
 
 SETTINGS = {"gamma": 20.0, "max_iter": 12, "batch_size": 8, "block_size": 7}
 

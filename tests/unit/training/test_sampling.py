@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from selfexpress.training.sampling import PermutationSampler
+from selfexpress.training.step import PermutationSampler
 
 
 def test_every_row_comes_once_before_any_comes_again(seed):

@@ -13,10 +13,9 @@ from selfexpress.errors import CheckpointError, DegenerateWarning, MemoryWarning
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.rows.sources import ArraySource
 from selfexpress.training.callbacks import Callback, ProgressBar
-from selfexpress.training.checkpoint import CheckpointFolder
+from selfexpress.training.checkpoints import CheckpointFolder, Checkpoints
 from selfexpress.training.loop import train
 from selfexpress.training.objective import GRADIENT_STEPS
-from selfexpress.training.resuming import Checkpoints
 from selfexpress.training.schedule import has_settled, plan
 
 MOST = 900

@@ -22,12 +22,11 @@ from torch.nn import functional
 
 from selfexpress.config import TrainConfig
 from selfexpress.network import SelfExpressiveNetwork
-from selfexpress.ops.layer_backward import N_PARTS, activation_backward
-from selfexpress.ops.shrinkage import Shrinkage
+from selfexpress.ops.devices import SideStream
+from selfexpress.ops.elementwise import N_PARTS, Shrinkage, activation_backward
 from selfexpress.rows.sources import ArraySource, MappedSource, RowBlock, RowSource
 from selfexpress.training.objective import Objective, active_blocks
-from selfexpress.training.parameters import ALIGNMENT, FlatParameters
-from selfexpress.training.streams import SideStream
+from selfexpress.training.optimizers import ALIGNMENT, FlatParameters
 
 # Rows of a block: matrix units work on tiles of this size.
 _BLOCK_MULTIPLE = 256

@@ -7,8 +7,8 @@ import pytest
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from selfexpress.ops import components
-from selfexpress.ops.components import component_of_nodes
+from selfexpress.ops import sparse as sparse_ops
+from selfexpress.ops.sparse import component_of_nodes
 
 
 def graph_of(pairs, n_nodes):
@@ -29,7 +29,7 @@ def test_components_are_those_of_a_full_search(mean_degree, seed):
 
 def test_one_piece_needs_no_full_search(monkeypatch, seed):
     pairs = np.random.default_rng(seed).integers(0, 300, (3000, 2))
-    monkeypatch.setattr(components, "connected_components", None)
+    monkeypatch.setattr(sparse_ops, "connected_components", None)
     assert not component_of_nodes(graph_of(pairs, 300)).any()
 
 

@@ -10,15 +10,14 @@ from problems import small_network, unit_data
 
 from selfexpress.config import NetworkConfig, TrainConfig
 from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.ops.devices import SideStream
 from selfexpress.rows.sources import ArraySource, MappedSource, RowBlock
-from selfexpress.training.fused import FusedGradient, is_worth_recording
-from selfexpress.training.graphed import GraphedStep
+from selfexpress.training.gradients import FusedGradient, is_worth_recording
 from selfexpress.training.loop import train
 from selfexpress.training.objective import naive_gradient
-from selfexpress.training.parameters import ALIGNMENT, FlatParameters
+from selfexpress.training.optimizers import ALIGNMENT, FlatParameters
 from selfexpress.training.schedule import plan
-from selfexpress.training.steps import RECORDED, PlainStep
-from selfexpress.training.streams import SideStream
+from selfexpress.training.step import RECORDED, GraphedStep, PlainStep
 
 
 def gradients(network):

@@ -1,4 +1,9 @@
-"""One training step: batch, gradient, clipping, optimiser, record."""
+"""One training step: batch, gradient, clipping, optimiser, record.
+
+:class:`PlainStep` takes it one operation after the other. :class:`GraphedStep` records
+it once as a CUDA graph and replays that: a step of the paper's size is some eighty
+short kernels, and launching them one by one takes longer than running them.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +15,15 @@ from torch import Tensor
 
 from selfexpress.config import TrainConfig
 from selfexpress.network import SelfExpressiveNetwork
-from selfexpress.ops.clipping import clipping_scale
+from selfexpress.ops.devices import SideStream
+from selfexpress.ops.elementwise import clipping_scale
 from selfexpress.ops.memory import free_bytes
 from selfexpress.ops.precision import float32_products
 from selfexpress.rows.sources import RowBlock, RowSource
-from selfexpress.training.fused import FusedGradient
+from selfexpress.training.gradients import FusedGradient
 from selfexpress.training.objective import GRADIENT_STEPS, Objective
-from selfexpress.training.optimizers import OPTIMIZERS
-from selfexpress.training.parameters import ALIGNMENT, FlatParameters
-from selfexpress.training.sampling import PermutationSampler
+from selfexpress.training.optimizers import ALIGNMENT, OPTIMIZERS, FlatParameters
 from selfexpress.training.schedule import Schedule, plan
-from selfexpress.training.streams import SideStream
 
 RECORDED = ("objective", "reconstruction", "penalty", "learning_rate", "threshold")
 
@@ -186,3 +189,150 @@ def _flat_parameters(
         gradient_dtype=network.threshold.dtype if is_sum else dtype,
         alignment=ALIGNMENT,
     )
+
+
+# Steps whose rows and rates are sent to the device at once.
+_TABLE_STEPS = 256
+_WARMUP_STEPS = 3
+
+
+class GraphedStep:
+    """Replays a :class:`~selfexpress.training.step.PlainStep`.
+
+    Parameters
+    ----------
+    plain : PlainStep
+        On a CUDA device, with all its rows there.
+    """
+
+    def __init__(self, plain: PlainStep) -> None:
+        self._plain = plain
+        device, batch_size = plain.device, plain.sampler.batch_size
+        self._rows = torch.zeros(
+            _TABLE_STEPS, batch_size, dtype=torch.int64, device=device
+        )
+        self._rates = torch.zeros(_TABLE_STEPS, device=device)
+        self._index = torch.zeros(batch_size, dtype=torch.int64, device=device)
+        self._place = torch.zeros(1, dtype=torch.int64, device=device)  # in the tables
+        self._line = torch.zeros(1, dtype=torch.int64, device=device)  # in the history
+        self._table_start = -_TABLE_STEPS
+        self._next = -1
+        self._side = SideStream(device)
+        self._graph = self._recorded()
+
+    def __call__(self, step: int) -> None:
+        """Replay the graph; send new tables when the old ones are used up."""
+        if not self._table_start <= step < self._table_start + _TABLE_STEPS:
+            self._send_tables(step)
+        if step != self._next:
+            self._place.fill_(step - self._table_start)
+            self._line.fill_(step)
+            self._choose_rows()
+        self._graph.replay()
+        self._next = step + 1
+
+    def follow(self, schedule: Schedule) -> None:
+        """Have the tables sent again before the next step, with other rates."""
+        self._plain.follow(schedule)
+        self._table_start = -_TABLE_STEPS
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the tensors that steps change."""
+        return self._plain.state()
+
+    def finish(self) -> None:
+        """Leave the network with parameters of its own."""
+        self._plain.finish()
+
+    def _send_tables(self, step: int) -> None:
+        schedule, sampler = self._plain.schedule, self._plain.sampler
+        steps = range(step, min(step + _TABLE_STEPS, schedule.n_steps))
+        rows = torch.stack([sampler.batch(each) for each in steps])
+        rates = torch.tensor([schedule.rate(each) for each in steps])
+        self._rows[: len(steps)].copy_(rows)
+        self._rates[: len(steps)].copy_(rates)
+        self._table_start, self._next = step, -1
+
+    def _recorded(self) -> torch.cuda.CUDAGraph:
+        """Record a step, after a few real ones whose traces are wiped out again."""
+        changed = {**self.state(), "history": self._plain.history[0]}
+        before = {name: tensor.clone() for name, tensor in changed.items()}
+        try:
+            return self._recorded_graph()
+        finally:
+            # Also where memory does not suffice: training then goes on otherwise.
+            torch.cuda.synchronize(self._plain.device)
+            for name, tensor in changed.items():
+                tensor.copy_(before[name])
+            self._plain.parameters.refresh_working()
+
+    def _recorded_graph(self) -> torch.cuda.CUDAGraph:
+        # Before what runs beside it: the longest chain sets the time of a step.
+        stream = torch.cuda.Stream(priority=-1)
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(_WARMUP_STEPS):
+                self._place.zero_()
+                self._line.zero_()
+                self._device_step()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            self._device_step()
+        return graph
+
+    def _device_step(self) -> None:
+        rate = self._rates.index_select(0, self._place).squeeze(0)
+        found = self._plain.find_gradient(self._index)
+        with self._side:
+            record = self._plain.record(found, rate)
+            self._plain.history.index_copy_(0, self._line, record[None])
+            self._line += 1
+            self._place += 1
+            self._choose_rows()
+        self._plain.move(rate)
+        self._side.join()
+
+    def _choose_rows(self) -> None:
+        """Get the rows of the step at ``_place``; after the last, any will do."""
+        place = self._place.clamp(max=_TABLE_STEPS - 1)
+        self._index.copy_(self._rows.index_select(0, place).squeeze(0))
+
+
+class PermutationSampler:
+    """Deal out row positions, every row once before any comes again.
+
+    Permutations follow one another without a gap, so that every batch is full; one
+    that spans two of them may hold a row twice. Batch ``step`` depends on nothing but
+    ``seed`` and ``step``: training can go on from any step without stored state.
+
+    Parameters
+    ----------
+    n_samples, batch_size : int
+        A batch holds at most ``n_samples`` rows.
+    seed : int
+    """
+
+    def __init__(self, n_samples: int, batch_size: int, *, seed: int) -> None:
+        self.n_samples = n_samples
+        self.batch_size = min(batch_size, n_samples)
+        self._seed = seed
+        self._epoch = -1
+        self._order = torch.empty(0, dtype=torch.int64)
+
+    def batch(self, step: int) -> Tensor:
+        """Return the positions of batch ``step``, int64 of shape (batch_size,)."""
+        start = step * self.batch_size
+        epoch, offset = divmod(start, self.n_samples)
+        first = self._permutation(epoch)[offset : offset + self.batch_size]
+        n_missing = self.batch_size - len(first)
+        if n_missing == 0:
+            return first
+        return torch.cat([first, self._permutation(epoch + 1)[:n_missing]])
+
+    def _permutation(self, epoch: int) -> Tensor:
+        if epoch != self._epoch:
+            generator = torch.Generator().manual_seed(self._seed + epoch)
+            self._order = torch.randperm(self.n_samples, generator=generator)
+            self._epoch = epoch
+        return self._order

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from selfexpress.ops.adam import adam_update
-from selfexpress.ops.clipping import clipping_scale
-from selfexpress.ops.layer_backward import activation_backward
-from selfexpress.ops.shrinkage import Shrinkage
+from selfexpress.ops.elementwise import (
+    Shrinkage,
+    activation_backward,
+    adam_update,
+    clipping_scale,
+)
 
 
 @pytest.mark.gpu
