@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from selfexpress.report.markup import number
 from selfexpress.report.record import Integers, Run
+from selfexpress.report.words import number
 
 
 @dataclass(frozen=True)

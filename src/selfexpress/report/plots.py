@@ -11,7 +11,7 @@ from scipy import sparse
 
 from selfexpress.errors import DataError
 from selfexpress.metrics import label_array
-from selfexpress.report.palette import group_colours
+from selfexpress.report.pictures import group_colours
 from selfexpress.report.planar import planar_map
 from selfexpress.report.record import confusion_counts, matched_classes
 

@@ -93,6 +93,12 @@ class Coefficients:
     n_nonzero: int
     n_empty: int
 
+    @property
+    def inside(self) -> float:
+        """Share of the weight that lies within clusters."""
+        total = float(self.between.sum())
+        return float(np.trace(self.between)) / total if total else 0.0
+
 
 @dataclass(frozen=True, eq=False)
 class Gallery:

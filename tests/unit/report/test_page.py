@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -14,12 +15,24 @@ from selfexpress.errors import DataError
 from selfexpress.report import save_run, write_report
 from selfexpress.report.notes import notes_on
 from selfexpress.report.page import report_html
+from selfexpress.report.words import number, seconds
 
 SECTIONS = [
     "overview", "notes", "map", "gallery", "sizes", "confusion", "coefficients",
     "graph", "training", "time", "settings",
 ]  # fmt: skip
-HOSTILE = "</script><script>alert('x')</script>\"><img src=x onerror=alert(1)>"
+HOSTILE = [
+    "</script><script>alert('x')</script>\"><img src=x onerror=alert(1)>",
+    "' onmouseover='alert(1)",
+    "<!-- <script>",
+    "]]>{{ run }}{% raw %}",
+    "&lt;b&gt;",
+    "\u2028\u2029",
+    "javascript:alert(1)",
+    "\x00\x1b[31m\r",
+    "\ud800",
+    "\u202egnp.exe",
+]
 VOID = {"meta", "img", "br", "hr", "input", "link"}
 
 
@@ -116,35 +129,41 @@ def test_only_the_scripts_of_the_report_may_run(with_images):
         if a.get("http-equiv") == "Content-Security-Policy"
     ]
     assert "default-src 'none'" in policy
-    scripts = re.findall(r"<script>(.*?)</script>", text, flags=re.DOTALL)
-    assert len(scripts) == 2
-    for script in scripts:
-        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-        assert f"'sha256-{digest}'" in policy
+    (script,) = re.findall(r"<script>(.*?)</script>", text, flags=re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}';" in policy
 
 
 def test_hostile_text_from_anywhere_is_shown_as_text(tmp_path):
-    model = fitted_model()
-    model.affinity = HOSTILE
-    model.timings_ = {HOSTILE: 1.0}
-    truth = np.where(model.labels_ == 0, HOSTILE, "b")
-    run = save_run(
-        tmp_path,
-        model,
-        X=np.zeros((36, 3)),
-        truth=truth,
-        title=HOSTILE,
-        command=HOSTILE,
-        warnings=[HOSTILE],
-    )
-    text = report_html(run)
-    page = Page(text)
-    assert len(page.all("script")) == 3
+    model, text = fitted_model(), HOSTILE[0]
+    model.affinity = text
+    model.timings_ = {text: 1.0}
+    truth = np.where(model.labels_ == 0, text, "b")
+    given = {"title": text, "command": text, "warnings": [text]}
+    run = save_run(tmp_path, model, X=np.zeros((36, 3)), truth=truth, **given)
+    page = Page(report_html(run))
+    assert len(page.all("script")) == 2
     assert page.all("img")[1:] == []
     assert not any(name.startswith("on") for _, a in page.tags for name in a)
-    assert HOSTILE in page.text["h1"]
-    assert HOSTILE in page.text["title"]
-    assert page.text["main"].count(HOSTILE) >= 6
+    assert text in page.text["h1"]
+    assert text in page.text["title"]
+    assert page.text["main"].count(text) >= 6
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_a_page_cannot_hold_is_replaced_sign_by_sign(text, with_images):
+    run = replace(with_images, title=text, class_names=(text, "b", "c"))
+    html = report_html(run)
+    page = Page(html)
+    assert len(page.all("script")) == 2
+    shown = page.text["h1"]
+    assert len(shown) == len(text)
+    kept = [new for new, old in zip(shown, text, strict=True) if new == old]
+    assert len(kept) + shown.count("\ufffd") == len(text)
+    html.encode("utf-8")
+    inner = re.search(r'id="map-data">(.*?)</script>', html).group(1)
+    assert "<" not in inner
+    assert json.loads(inner)["class_names"][0] == text
 
 
 def test_the_map_is_given_the_points_of_the_run(with_images):
@@ -169,7 +188,7 @@ def test_confusion_puts_matched_clusters_on_the_diagonal(with_images):
             int(cell) if cell.isdigit() else 0
             for cell in re.findall(r">([\d·]+)</td>", row)
         ]
-        for row in re.findall(r"<tr>(.*?)</tr>", table)[1:]
+        for row in re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)[1:]
     ]
     right = with_images.scores["accuracy"] * len(with_images.labels)
     assert np.trace(counts) == round(right)
@@ -245,3 +264,36 @@ def test_writing_reads_a_folder_and_replaces_the_file(tmp_path):
     assert "from a folder" in path.read_text(encoding="utf-8")
     with pytest.raises(DataError, match="must exist"):
         write_report(tmp_path / "run", tmp_path / "no" / "report.html")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (0, "0"),
+        (70_000, "70,000"),
+        (0.5, "0.5"),
+        (1 / 3, "0.333"),
+        (12345.6, "12,346"),
+        (1.5e-7, "1.50e-07"),
+        (-2.5, "-2.5"),
+        (float("nan"), "not a number"),
+        (float("inf"), "infinite"),
+    ],
+)
+def test_numbers_are_written_for_people(value, expected):
+    assert number(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (0.004, "4 ms"),
+        (0.44, "0.4 s"),
+        (42.4, "42 s"),
+        (59.7, "1 min 0 s"),
+        (185, "3 min 5 s"),
+        (7384, "2 h 3 min"),
+    ],
+)
+def test_durations_have_a_unit(value, expected):
+    assert seconds(value) == expected

@@ -1,4 +1,49 @@
 "use strict";
+// Light or dark: as the system says until the reader chooses.
+(() => {
+  const root = document.documentElement;
+  const button = document.getElementById("theme");
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
+  function show() {
+    button.setAttribute("aria-pressed", String(isDark()));
+  }
+  button.hidden = false;
+  button.addEventListener("click", () => {
+    root.dataset.theme = isDark() ? "light" : "dark";
+    show();
+    document.dispatchEvent(new Event("themechange"));
+  });
+  system.addEventListener("change", show);
+  show();
+})();
+
+// The link of the section in view is marked in the navigation.
+(() => {
+  const links = new Map();
+  for (const link of document.querySelectorAll("nav a")) {
+    links.set(link.getAttribute("href").slice(1), link);
+  }
+  const seen = new Set();
+  const watcher = new IntersectionObserver(
+    (entries) => {
+      for (const entry of entries) {
+        if (entry.isIntersecting) seen.add(entry.target.id);
+        else seen.delete(entry.target.id);
+      }
+      let isFirst = true;
+      for (const [name, link] of links) {
+        const isCurrent = seen.has(name) && isFirst;
+        if (isCurrent) isFirst = false;
+        if (isCurrent) link.setAttribute("aria-current", "true");
+        else link.removeAttribute("aria-current");
+      }
+    },
+    { rootMargin: "-15% 0px -70% 0px" },
+  );
+  for (const name of links.keys()) watcher.observe(document.getElementById(name));
+})();
+
 // The scatter of the spectral embedding: points are drawn straight into the pixels of a
 // canvas, so that tens of thousands move smoothly without a graphics library.
 (() => {
@@ -78,23 +123,14 @@
 
   // ---- colours -------------------------------------------------------------------
   const rgb = (hex) => [1, 3, 5].map((k) => parseInt(hex.slice(k, k + 2), 16));
-  const clusterColours = data.colours.map(rgb);
-  const classColours = data.class_colours.map(rgb);
-  const clear = data.clear_ramp.map(rgb);
-  const RIGHT = rgb("#3f8fd2");
-  const WRONG = rgb("#e0482f");
+  const colours = {};
+  for (const [name, hexes] of Object.entries(data.colours)) colours[name] = hexes.map(rgb);
   const isWrong = (i) => data.matched[label[i]] !== truth[i];
-  const modes = {
-    cluster: { colour: (i) => clusterColours[label[i]], group: (i) => label[i] },
-    class: { colour: (i) => classColours[truth[i]], group: (i) => truth[i] },
-    agreement: {
-      colour: (i) => (isWrong(i) ? WRONG : RIGHT),
-      group: (i) => (isWrong(i) ? 1 : 0),
-    },
-    margin: {
-      colour: (i) => clear[(margin[i] * clear.length) >> 8],
-      group: (i) => (margin[i] * clear.length) >> 8,
-    },
+  const groupOf = {
+    cluster: (i) => label[i],
+    class: (i) => truth[i],
+    agreement: (i) => (isWrong(i) ? 1 : 0),
+    margin: (i) => (margin[i] * colours.margin.length) >> 8,
   };
   const background = () => {
     const text = getComputedStyle(stage).backgroundColor;
@@ -150,7 +186,8 @@
   function drawPoints() {
     const ground = background();
     words.fill(word(ground));
-    const { colour, group } = modes[mode];
+    const group = groupOf[mode];
+    const palette = colours[mode];
     const size = Math.min(5, Math.max(0.8, 1.5 * Math.sqrt(6000 / n) * view.zoom ** 0.6));
     const dot = stamp(Math.max(0.7, Math.min(size, 5) * ratio));
     const s = scale() * ratio;
@@ -168,7 +205,7 @@
         const px = (x[i] * s + left) | 0;
         const py = (y[i] * s + top) | 0;
         if (px < reach || py < reach || px >= W - reach || py >= H - reach) continue;
-        const c = colour(i);
+        const c = palette[group(i)];
         drawn += 1;
         const weights = isFaint ? dot.faint : dot.weights;
         const at = py * W + px;
@@ -188,14 +225,14 @@
     let count = 0;
     for (const [i, tile] of tileOf) {
       if (count >= MOST_PICTURES) break;
-      if (selected.size > 0 && !selected.has(modes[mode].group(i))) continue;
+      if (selected.size > 0 && !selected.has(groupOf[mode](i))) continue;
       const [sx, sy] = toScreen(i).map((value) => value * ratio);
       if (sx < -side || sy < -side) continue;
       if (sx > canvas.width + side || sy > canvas.height + side) continue;
       count += 1;
       const left = Math.round(sx - (w * factor) / 2);
       const top = Math.round(sy - (h * factor) / 2);
-      const c = modes[mode].colour(i);
+      const c = colours[mode][groupOf[mode](i)];
       context.fillStyle = `rgb(${c[0]} ${c[1]} ${c[2]})`;
       const rim = 2 * ratio;
       context.fillRect(left - rim, top - rim, w * factor + 2 * rim, h * factor + 2 * rim);
@@ -222,14 +259,12 @@
 
   function draw() {
     isPending = false;
-    const begin = performance.now();
     const drawn = drawPoints();
     drawPictures();
     drawMarks();
     stage.dataset.zoom = view.zoom.toFixed(3);
     stage.dataset.centre = `${Math.round(view.x)} ${Math.round(view.y)}`;
     stage.dataset.drawn = String(drawn);
-    stage.dataset.milliseconds = (performance.now() - begin).toFixed(1);
     if (!stage.dataset.ready) {
       stage.dataset.opened = performance.now().toFixed(0);
       stage.dataset.ready = "true";
@@ -297,7 +332,7 @@
         const c = cy * CELLS + cx;
         for (let at = starts[c]; at < starts[c + 1]; at += 1) {
           const i = members[at];
-          if (selected.size > 0 && !selected.has(modes[mode].group(i))) continue;
+          if (selected.size > 0 && !selected.has(groupOf[mode](i))) continue;
           const distance = (x[i] - wantX) ** 2 + (y[i] - wantY) ** 2;
           if (distance < bestDistance) {
             bestDistance = distance;
