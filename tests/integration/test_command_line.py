@@ -233,10 +233,11 @@ def test_no_output_overwrites_an_input_or_another_output(call, data, tmp_path):
 
 
 def test_what_a_run_reads_is_not_overwritten_by_it(call, data, tmp_path):
-    rows, model = tmp_path / "arrays.npz", tmp_path / "m.selfexpress"
+    rows, model = tmp_path / "rows.npz", tmp_path / "m.selfexpress"
     np.savez(rows, X=data.X)
     write_array(tmp_path / "pictures.npy", data.X)
     (tmp_path / "config.toml").write_text("seed = 1\n")
+    (tmp_path / "run.selfexpress").write_text("no run")
     (tmp_path / "shards").mkdir()
     write_array(tmp_path / "shards" / "a.npy", data.X)
     for name in ("other", "empty"):
@@ -250,7 +251,7 @@ def test_what_a_run_reads_is_not_overwritten_by_it(call, data, tmp_path):
         ((*fit, "-o", model, "--run", run, "--images", pictures, "--labels", pictures),
          "--images and --labels must be different"),
         ((*fit, "-o", config, "--config", config), "--config and --output must be"),
-        ((*fit, "-o", model, "--run", tmp_path), "arrays.npz of its own"),
+        ((*fit, "-o", model, "--run", tmp_path), "run.selfexpress of its own"),
         ((*fit, "-o", model, "--run", tmp_path / "other"), "config.toml of its own"),
         ((*fit, "-o", tmp_path / "empty" / "config.toml", "--run", tmp_path / "empty"),
          "--output and config.toml of --run must be different"),

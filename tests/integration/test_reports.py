@@ -110,7 +110,7 @@ def test_what_a_run_cannot_use_is_refused_before_the_fit(
     ("arguments", "message"),
     [
         (("nowhere",), "nowhere must be a folder that holds a run"),
-        ((".",), "has no run.json"),
+        ((".",), "has no run.selfexpress"),
         (("rows.npy",), "rows.npy must be a folder that holds a run"),
     ],
 )

@@ -19,7 +19,7 @@ from selfexpress.config import ClusterConfig
 from selfexpress.errors import ConfigError, DegenerateWarning
 from selfexpress.estimators.html_summary import html_summary
 from selfexpress.metrics import clustering_accuracy
-from selfexpress.report.description import settings_of
+from selfexpress.report.saving import settings_of
 from selfexpress.spectral import counting, spectral_clusters
 from selfexpress.spectral.counting import gap_count, sharpest_bend
 from selfexpress.spectral.information import information, information_path

@@ -13,7 +13,7 @@ from selfexpress.cli.rows import read_dataset, read_rows
 from selfexpress.datasets.loading import Dataset
 from selfexpress.errors import ConfigError, DataError
 from selfexpress.files.arrays import FORMATS, read_array, read_labels
-from selfexpress.report.run_files import RUN_FILES, is_run, require_replaceable
+from selfexpress.report.run_files import RUN_FILE, is_run, require_replaceable
 
 # Beside the files of a run: how to do it again.
 CONFIG_FILE = "config.toml"
@@ -111,9 +111,8 @@ def run_files(run: Path | None, *, again: Path | None) -> list[Path]:
     """
     if run is None:
         return []
-    files = [run / name for name in RUN_FILES]
     is_own = again is not None and again.resolve() == (run / CONFIG_FILE).resolve()
-    return files if is_own else [*files, run / CONFIG_FILE]
+    return [run / RUN_FILE] if is_own else [run / RUN_FILE, run / CONFIG_FILE]
 
 
 def _dataset(data: str) -> Dataset | None:

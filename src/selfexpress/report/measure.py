@@ -1,28 +1,27 @@
 """A fitted model's matrices as the numbers and small pictures of a report.
 
-Shapes: N samples, k clusters, P pixels.
+Shapes: N samples, k clusters, P pixels, E dimensions of the embedding, G members.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy import sparse
+from scipy.spatial.distance import cdist
 
 from selfexpress import metrics
 from selfexpress.ops.sparse import component_of_nodes
-from selfexpress.report.record import (
-    Array,
-    Coefficients,
-    Floats,
-    GraphSummary,
-    Integers,
-)
+from selfexpress.report.record import Array, Coefficients, Floats, Graph, Integers
 
 _N_PIXELS = 600
 _N_COMPONENT_SIZES = 10
-
 # Connectivity solves an eigenvalue problem a class; above this it may take minutes.
 _MOST_FOR_CONNECTIVITY = 20_000
+# Rows whose distances to all centres are held at a time.
+_BLOCK_ROWS = 16_384
+_NO_DOUBT = 0.9
 
 
 def measure_coefficients(
@@ -30,51 +29,47 @@ def measure_coefficients(
 ) -> Coefficients:
     """Draw and add up |C| by cluster."""
     entries = abs(sparse.csr_array(matrix)).tocoo()
-    values = entries.data.astype(np.float64)
     sizes = np.bincount(labels, minlength=n_clusters)
-    flat = labels[entries.row] * n_clusters + labels[entries.col]
-    between = weighted_counts(flat, values, n_clusters)
-    n_nonzero_of = np.bincount(entries.row[values > 0], minlength=len(labels))
+    n_nonzero_of = np.bincount(entries.row[entries.data > 0], minlength=len(labels))
     return Coefficients(
-        picture=_picture(entries, values, labels).astype(np.float32),
+        picture=picture_of(entries, labels, _N_PIXELS).astype(np.float32),
         borders=np.concatenate([[0.0], np.cumsum(sizes) / len(labels)]),
-        between=between,
+        between=_summed(entries, labels, n_clusters),
         n_nonzero=int(n_nonzero_of.sum()),
         n_empty=int((n_nonzero_of == 0).sum()),
     )
 
 
-def _picture(entries: sparse.coo_array, values: Floats, labels: Integers) -> Floats:
-    """Return the mean of |C| over each of P x P tiles, sorted by label."""
+def picture_of(matrix: sparse.coo_array, labels: Integers, n_pixels: int) -> Floats:
+    """Return the mean over each of P x P tiles, rows and columns sorted by label."""
     n_samples = len(labels)
-    n_pixels = min(_N_PIXELS, n_samples)
+    n_pixels = min(n_pixels, n_samples)
     tile = np.empty(n_samples, dtype=np.int64)
-    order = np.argsort(labels, kind="stable")
-    tile[order] = np.arange(n_samples) * n_pixels // n_samples
-    flat = tile[entries.row] * n_pixels + tile[entries.col]
-    sums = weighted_counts(flat, values, n_pixels)
+    tile[np.argsort(labels, kind="stable")] = (
+        np.arange(n_samples) * n_pixels // n_samples
+    )
     sizes = np.bincount(tile, minlength=n_pixels)
-    means: Floats = sums / np.outer(sizes, sizes)
+    means: Floats = _summed(matrix, tile, n_pixels) / np.outer(sizes, sizes)
     return means
 
 
-def weighted_counts(flat: Integers, weights: Floats, side: int) -> Floats:
-    """Add weights up in a square table whose places are counted row by row."""
-    sums: Array = np.bincount(flat, weights, minlength=side**2)
-    return sums.reshape(side, side)
+def _summed(entries: sparse.coo_array, groups: Integers, n_groups: int) -> Floats:
+    """Add entries up by the groups of their row and column."""
+    flat = groups[entries.row] * n_groups + groups[entries.col]
+    sums: Array = np.bincount(flat, entries.data, minlength=n_groups**2)
+    return sums.reshape(n_groups, n_groups)
 
 
-def measure_graph(affinity: sparse.csr_array, eigenvalues: Floats) -> GraphSummary:
+def measure_graph(affinity: sparse.csr_array, eigenvalues: Floats) -> Graph:
     """Count edges, neighbours and connected components."""
     graph = sparse.csr_array(affinity)
-    component = component_of_nodes(graph)
-    sizes = np.sort(np.bincount(component))[::-1]
+    sizes = np.sort(np.bincount(component_of_nodes(graph)))[::-1]
     degrees = np.diff(graph.indptr)
-    return GraphSummary(
+    return Graph(
         n_edges=int(graph.nnz // 2),
         n_isolated=int((degrees == 0).sum()),
         n_components=len(sizes),
-        component_sizes=tuple(int(n) for n in sizes[:_N_COMPONENT_SIZES]),
+        component_sizes=tuple(sizes[:_N_COMPONENT_SIZES].tolist()),
         degrees=degrees,
         eigenvalues=np.asarray(eigenvalues, dtype=np.float64),
     )
@@ -105,4 +100,77 @@ def measure_scores(
     has_pair = int(np.unique(classes, return_counts=True)[1].max()) > 1
     if has_pair and len(classes) <= _MOST_FOR_CONNECTIVITY:
         scores["connectivity"] = metrics.connectivity(affinity, classes)
-    return scores
+    return {name: float(score) for name, score in scores.items() if np.isfinite(score)}
+
+
+@dataclass(frozen=True, eq=False)
+class Membership:
+    """How samples lie to the centres of the clusters in the embedding.
+
+    ``distances`` (N,) are to the centre of a sample's own cluster. ``margins`` (N,) are
+    ``(other - own) / (other + own)``, where ``own`` is that distance and ``other`` the
+    one to the nearest other centre: 1 at the own centre, 0 half-way between two,
+    negative if another centre is nearer; 1 with a single cluster.
+    """
+
+    distances: Floats
+    margins: Floats
+
+
+def membership(embedding: Floats, labels: Integers, n_clusters: int) -> Membership:
+    """Measure how clearly each sample belongs to its cluster.
+
+    The centre of a cluster is the mean of its embedding rows.
+    """
+    sizes = np.bincount(labels, minlength=n_clusters)
+    sums = np.zeros((n_clusters, embedding.shape[1]))
+    np.add.at(sums, labels, embedding)
+    centres = sums / np.maximum(sizes, 1)[:, None]  # (k, E)
+    distances, margins = np.empty((2, len(labels)), dtype=np.float32)
+    for start in range(0, len(labels), _BLOCK_ROWS):
+        rows = slice(start, start + _BLOCK_ROWS)
+        distance = cdist(embedding[rows], centres)  # (B, k)
+        distance[:, sizes == 0] = np.inf
+        own_place = np.arange(len(distance)), labels[rows]
+        distances[rows] = own = distance[own_place]
+        distance[own_place] = np.inf
+        margins[rows] = _margin(own, distance.min(axis=1))
+    return Membership(distances, margins)
+
+
+def _margin(own: Floats, other: Floats) -> Floats:
+    total = own + other
+    # Two centres in one place tell nothing apart; infinity means no other cluster.
+    margin = np.where(np.isinf(total), 1.0, 0.0)
+    has_margin = np.isfinite(total) & (total > 0)
+    np.divide(other - own, total, out=margin, where=has_margin)
+    return margin
+
+
+def central_members(
+    found: Membership, labels: Integers, n_clusters: int, count: int
+) -> Integers:
+    """Return the samples nearest to the centre of each cluster, (k, G)."""
+    return _first_of_each(found.distances, labels, n_clusters, count)
+
+
+def doubtful_members(
+    found: Membership, labels: Integers, n_clusters: int, count: int
+) -> Integers:
+    """Return the samples of smallest margin of each cluster, (k, G).
+
+    A margin of 0.9 or more is no doubt at all: such samples are left out.
+    """
+    chosen = _first_of_each(found.margins, labels, n_clusters, count)
+    return np.where(found.margins[chosen] < _NO_DOUBT, chosen, -1)
+
+
+def _first_of_each(
+    values: Floats, labels: Integers, n_clusters: int, count: int
+) -> Integers:
+    """Return the positions of the smallest values of each label, -1 where none."""
+    order = np.lexsort((values, labels))
+    starts = np.searchsorted(labels[order], np.arange(n_clusters + 1))
+    places = starts[:-1, None] + np.arange(count)  # (k, G)
+    is_member = places < starts[1:, None]
+    return np.where(is_member, order[np.minimum(places, len(order) - 1)], -1)

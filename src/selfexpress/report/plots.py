@@ -11,6 +11,7 @@ from scipy import sparse
 
 from selfexpress.errors import DataError
 from selfexpress.metrics import label_array
+from selfexpress.report.measure import picture_of
 from selfexpress.report.pictures import group_colours
 from selfexpress.report.planar import planar_map
 from selfexpress.report.record import confusion_counts, matched_classes
@@ -46,14 +47,14 @@ def plot_coefficients(
     """
     labels = label_array(labels, "labels")
     _require_as_many(len(labels), coefficients.shape, "coefficients", square=True)
-    order = np.argsort(labels, kind="stable")
-    picture = _downsample(abs(coefficients)[order][:, order], n_pixels)
+    codes = np.unique(labels, return_inverse=True)[1]
+    picture = picture_of(abs(sparse.csr_array(coefficients)).tocoo(), codes, n_pixels)
     shown = picture[picture > 0]
     axes = axes or _new_axes()
     axes.imshow(
         picture,
         cmap="magma",
-        vmax=np.quantile(shown, 0.98) if shown.size else 1,
+        vmax=float(np.quantile(shown, 0.98)) if shown.size else 1.0,
         extent=(0, len(labels), len(labels), 0),
         interpolation="nearest",
     )
@@ -183,16 +184,3 @@ def _new_axes() -> Axes:
     from matplotlib.figure import Figure
 
     return Figure(figsize=(6, 6), layout="constrained").subplots()
-
-
-def _downsample(matrix: sparse.csr_array, n_pixels: int) -> NDArray[np.float64]:
-    """Return the mean of each of n x n tiles of a square matrix."""
-    n_rows = matrix.shape[0]
-    n_pixels = min(n_pixels, n_rows)
-    entries = matrix.tocoo()
-    tile = np.arange(n_rows) * n_pixels // n_rows
-    sums = np.zeros((n_pixels, n_pixels))
-    np.add.at(sums, (tile[entries.row], tile[entries.col]), entries.data)
-    sizes = np.bincount(tile, minlength=n_pixels)
-    means: NDArray[np.float64] = sums / np.outer(sizes, sizes)
-    return means

@@ -21,7 +21,7 @@ Integers = NDArray[np.integer[Any]]
 
 @dataclass(frozen=True)
 class Setting:
-    """A constructor argument of the model as text, and what it is unless given."""
+    """A setting of the model as text, and what it is unless given."""
 
     name: str
     value: str
@@ -29,18 +29,12 @@ class Setting:
 
 
 @dataclass(frozen=True, eq=False)
-class GraphSummary:
+class Graph:
     """The affinity graph in numbers.
 
-    Attributes
-    ----------
-    n_edges, n_isolated, n_components : int
-    component_sizes : tuple of int
-        Of the largest components, largest first.
-    degrees : ndarray of shape (n,)
-        Neighbours of each sample of the graph.
-    eigenvalues : ndarray of float64
-        Smallest of the normalised Laplacian; empty if not known.
+    ``component_sizes`` are of the largest components, largest first; ``degrees`` (n,)
+    count neighbours; ``eigenvalues`` are the smallest of the normalised Laplacian,
+    none if they are not known.
     """
 
     n_edges: int
@@ -55,19 +49,13 @@ class GraphSummary:
 class Points:
     """The scatter of the spectral embedding.
 
-    Attributes
-    ----------
-    index : ndarray of shape (S,)
-        Samples that are shown, ascending: all of the graph, or, of very many, a
-        random part and the gallery.
-    plane : ndarray of shape (S, 2), uint16
-        Places on a square of 65,536 steps.
-    margins : ndarray of shape (S,), float32
-        How clearly a sample belongs to its cluster, from about 0 to 1.
+    ``index`` (S,) are the samples shown, ascending; ``plane`` (S, 2) their places in
+    65,536 steps; ``margins`` (S,) how clearly they belong to their cluster, from about
+    0 to 1.
     """
 
     index: Integers
-    plane: NDArray[np.uint16]
+    plane: Integers
     margins: Floats
 
 
@@ -75,16 +63,10 @@ class Points:
 class Coefficients:
     """|C| as a picture and as sums.
 
-    Attributes
-    ----------
-    picture : ndarray of shape (P, P), float32
-        Mean of |C| over tiles, rows and columns sorted by cluster.
-    borders : ndarray of shape (k + 1,), float64
-        Where clusters start and end in the picture, from 0 to 1.
-    between : ndarray of shape (k, k), float64
-        Sum of |C| from the samples of a cluster (row) on those of another.
-    n_nonzero, n_empty : int
-        Non-zero coefficients in all, and rows without any.
+    ``picture`` (P, P) holds the mean of |C| over tiles, rows and columns sorted by
+    cluster; ``borders`` (k + 1,) where clusters start and end in it, from 0 to 1;
+    ``between`` (k, k) the sum of |C| from the samples of a cluster (row) on those of
+    another. ``n_empty`` counts rows without a coefficient.
     """
 
     picture: Floats
@@ -104,14 +86,9 @@ class Coefficients:
 class Gallery:
     """Members of the clusters worth looking at.
 
-    Attributes
-    ----------
-    central, doubtful : ndarray of shape (k, G)
-        Samples of each cluster, -1 where it has no more.
-    sample_index : ndarray of shape (M,)
-        Samples that are kept; empty if the data were not given.
-    samples : ndarray of shape (M, h, w), (M, h, w, 3) of uint8, or (M, d) of float32
-        Pictures, or rows.
+    ``central`` and ``doubtful`` (k, G) are samples of each cluster, -1 where it has no
+    more. ``sample_index`` (M,) are the samples kept in ``samples``: pictures
+    (M, h, w) or (M, h, w, 3) of uint8, or rows (M, d) of float32.
     """
 
     central: Integers
@@ -150,7 +127,7 @@ class Run:
         By training step; empty for methods that do not train.
     points : Points
     coefficients : Coefficients
-    graph : GraphSummary
+    graph : Graph
     gallery : Gallery
     """
 
@@ -171,7 +148,7 @@ class Run:
     history: dict[str, Floats]
     points: Points
     coefficients: Coefficients
-    graph: GraphSummary
+    graph: Graph
     gallery: Gallery
 
     @cached_property

@@ -1,51 +1,65 @@
-"""A run as a folder of two files: ``run.json`` and ``arrays.npz``.
+"""A run as one file in a folder, read with every type, shape and range checked.
 
-Files are not trusted: whatever is read is checked before anything is built from it,
-and whatever is wrong with it is a :class:`~selfexpress.errors.DataError` of one line.
+Shapes as in ``record.py``; G and H are the members in a line of the gallery, L the
+steps of the history, E the eigenvalues.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import fields, is_dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
+from safetensors import safe_open
 
-from selfexpress.errors import DataError, SelfExpressError
-from selfexpress.files.atomic import replacing
-from selfexpress.files.formats import check_kind, check_unpacked_size
-from selfexpress.files.numpy_files import open_npz
-from selfexpress.report.record import (
-    Array,
-    Coefficients,
-    Gallery,
-    GraphSummary,
-    Points,
-    Run,
-    Setting,
+from selfexpress.errors import CheckpointError, DataError
+from selfexpress.files.container import DAMAGE, Kind
+from selfexpress.report.record import Array, Run
+
+RUN_FILE = "run.selfexpress"
+LONGEST_TEXT = 20_000
+_MOST_PIXELS = 1024
+_MOST_SIDE = 256
+_MOST_CELLS = 10**8
+
+_RUN = Kind(
+    "selfexpress-run",
+    version=2,
+    what="a run as it was written",
+    advice="Run the fit again.",
 )
-from selfexpress.report.run_checks import check_run
 
-FORMAT_VERSION = 1
-RUN_FILES = _TEXT_FILE, _ARRAY_FILE = "run.json", "arrays.npz"
-_MOST_TEXT_BYTES = 16 * 2**20
+# Of each array: the kinds of its numbers, its shape, and for positions the least and
+# the first that lies outside. Letters are sizes: each stands for one number.
+_ARRAYS: dict[str, tuple[str, tuple[str | int, ...], tuple[int, str | int] | None]] = {
+    "labels": ("iu", ("N",), (0, "k")),
+    "truth": ("iu", ("T",), (0, "c")),
+    "points.index": ("iu", ("S",), (0, "N")),
+    "points.plane": ("iu", ("S", 2), (0, 65_536)),
+    "points.margins": ("f", ("S",), None),
+    "coefficients.picture": ("f", ("P", "P"), None),
+    "coefficients.borders": ("f", ("k + 1",), None),
+    "coefficients.between": ("f", ("k", "k"), None),
+    "graph.degrees": ("iu", ("n",), (0, "N + 1")),
+    "graph.eigenvalues": ("f", ("E",), None),
+    "gallery.central": ("iu", ("k", "G"), (-1, "N")),
+    "gallery.doubtful": ("iu", ("k", "H"), (-1, "N")),
+    "gallery.sample_index": ("iu", ("M",), (0, "N")),
+}
 
 
 def write_run(folder: Path, run: Run) -> None:
-    """Write a run; each file appears whole or not at all, the JSON file last.
+    """Write a run, whole or not at all.
 
     Raises
     ------
     DataError
-        If the folder cannot be made or written to, or has files of these names that
-        are no run.
+        If the folder cannot be made or written to, or has a file of this name that is
+        no run.
     """
     require_replaceable(folder)
     try:
@@ -55,36 +69,27 @@ def write_run(folder: Path, run: Run) -> None:
             f"{folder} must be a folder for the run, but cannot be made "
             f"({error.strerror}). Choose another place."
         ) from error
-    with replacing(folder / _ARRAY_FILE) as target:
-        np.savez_compressed(target, **_arrays(run))
-    header = {
-        "format": "selfexpress-run",
-        "version": FORMAT_VERSION,
-        "arrays_sha256": _checksum(folder / _ARRAY_FILE),
-        **_plain(run),
-    }
-    text = json.dumps(header, indent=1, ensure_ascii=True)
-    with replacing(folder / _TEXT_FILE) as target:
-        target.write_text(text + "\n", encoding="utf-8")
+    arrays: dict[str, Array] = {}
+    _RUN.write(folder / RUN_FILE, _facts_of(run, "", arrays), arrays)
 
 
 def require_replaceable(folder: Path) -> None:
-    """Refuse a folder whose files have the names of a run's and are none."""
-    taken = [name for name in RUN_FILES if (folder / name).exists()]
-    if taken and not is_run(folder):
+    """Refuse a folder whose file has the name of a run's and is none."""
+    if (folder / RUN_FILE).exists() and not is_run(folder):
         raise DataError(
-            f"{folder} must be a folder without a {taken[0]} of its own, which would "
+            f"{folder} must be a folder without a {RUN_FILE} of its own, which would "
             "be replaced, but has one and no run. Choose another place."
         )
 
 
 def is_run(folder: Path) -> bool:
-    """Return whether a folder holds a run, as far as its header tells."""
+    """Return whether a folder holds a run, as far as its header says."""
     try:
-        _header(folder / _TEXT_FILE)
-    except (OSError, ValueError, SelfExpressError):
+        with safe_open(folder / RUN_FILE, framework="np") as file:
+            facts = json.loads(file.metadata()["selfexpress"])
+        return bool(facts["format"] == _RUN.name)
+    except DAMAGE:
         return False
-    return True
 
 
 def read_run(folder: str | PathLike[str]) -> Run:
@@ -99,184 +104,137 @@ def read_run(folder: str | PathLike[str]) -> Run:
     DataError
         If the folder holds no run, or one that is damaged or of another format.
     """
-    folder = Path(folder)
-    if not (folder / _TEXT_FILE).is_file():
+    path = Path(folder) / RUN_FILE
+    if not path.is_file():
         raise DataError(
-            f"{folder} must be a folder that holds a run, but has no {_TEXT_FILE}. "
+            f"{folder} must be a folder that holds a run, but has no {RUN_FILE}. "
             "Make one with `selfexpress fit ... --run FOLDER`."
         )
-    with _reading(folder):
-        header = _header(folder / _TEXT_FILE)
-        if _checksum(folder / _ARRAY_FILE) != header["arrays_sha256"]:
-            raise ValueError(f"{_ARRAY_FILE} is not the one written with {_TEXT_FILE}")
-        run = _build(header, _read_arrays(folder / _ARRAY_FILE, header))
-        check_run(run)
+    try:
+        with _RUN.reading(path) as contents:
+            arrays = {name: each.numpy() for name, each in contents.tensors.items()}
+            run: Run = _built(Run, contents.facts, "", arrays)
+            _check(run, arrays)
+    except CheckpointError as error:
+        raise DataError(str(error)) from error
     return run
 
 
-def _plain(run: Run) -> dict[str, Any]:
-    """Return what is not an array, in JSON's types."""
-    graph, coefficients = run.graph, run.coefficients
-    return {
-        "title": run.title,
-        "method": run.method,
-        "created": run.created,
-        "command": run.command,
-        "n_features": run.n_features,
-        "n_clusters": run.n_clusters,
-        "versions": run.versions,
-        "settings": [asdict(setting) for setting in run.settings],
-        # JSON has no infinity and no NaN, which a score of nothing may be.
-        "seconds": {k: v for k, v in run.seconds.items() if math.isfinite(v)},
-        "scores": {k: v for k, v in run.scores.items() if math.isfinite(v)},
-        "class_names": list(run.class_names),
-        "warnings": list(run.warnings),
-        "history": list(run.history),
-        "graph": {
-            "n_edges": graph.n_edges,
-            "n_isolated": graph.n_isolated,
-            "n_components": graph.n_components,
-            "component_sizes": list(graph.component_sizes),
-        },
-        "coefficients": {
-            "n_nonzero": coefficients.n_nonzero,
-            "n_empty": coefficients.n_empty,
-        },
-    }
-
-
-def _arrays(run: Run) -> dict[str, Any]:
-    arrays = {
-        "labels": run.labels,
-        "truth": run.truth,
-        "points.index": run.points.index,
-        "points.plane": run.points.plane,
-        "points.margins": run.points.margins.astype(np.float32),
-        "coefficients.picture": run.coefficients.picture.astype(np.float32),
-        "coefficients.borders": run.coefficients.borders,
-        "coefficients.between": run.coefficients.between,
-        "graph.degrees": run.graph.degrees,
-        "graph.eigenvalues": run.graph.eigenvalues,
-        "gallery.central": run.gallery.central,
-        "gallery.doubtful": run.gallery.doubtful,
-        "gallery.sample_index": run.gallery.sample_index,
-        "gallery.samples": run.gallery.samples,
-        **{f"history.{name}": values for name, values in run.history.items()},
-    }
-    return {name: _compact(values) for name, values in arrays.items()}
+def _facts_of(value: Any, path: str, arrays: dict[str, Array]) -> Any:
+    """Return a record as values of JSON; its arrays go to ``arrays`` by their path."""
+    if isinstance(value, np.ndarray):
+        arrays[path] = np.ascontiguousarray(_compact(value))
+        return None
+    if is_dataclass(value):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, dict):
+        stem = f"{path}." if path else ""
+        return {k: _facts_of(each, f"{stem}{k}", arrays) for k, each in value.items()}
+    if isinstance(value, tuple):
+        return [_facts_of(each, path, arrays) for each in value]
+    return value
 
 
 def _compact(values: Array) -> Array:
     """Return integers in the narrowest type that holds them."""
     if values.dtype.kind not in "iu" or not values.size:
         return values
-    kinds = (np.uint8, np.uint16, np.uint32, np.int64)
     low, high = int(values.min()), int(values.max())
-    fitting = (k for k in kinds if np.iinfo(k).min <= low and high <= np.iinfo(k).max)
-    return values.astype(next(fitting))
+    kinds = [np.iinfo(kind) for kind in (np.uint8, np.int16, np.int32, np.int64)]
+    return values.astype(next(k for k in kinds if k.min <= low and high <= k.max).dtype)
 
 
-@contextmanager
-def _reading(folder: Path) -> Iterator[None]:
-    """Turn whatever is wrong with the files into one clear line."""
-    try:
-        yield
-    except SelfExpressError:
-        raise
-    # Damage shows as any exception at all inside the parsers called here.
-    except Exception as error:
-        text = f"no {error}" if isinstance(error, KeyError) else str(error)
-        reason = " ".join(text.split())[:160] or type(error).__name__
-        shown = "".join(sign if sign.isprintable() else "?" for sign in reason)
-        raise DataError(
-            f"{folder} must hold a run as it was written, but is damaged or something "
-            f"else ({shown}). Run the fit again."
-        ) from error
+def _built(hint: Any, value: Any, path: str, arrays: dict[str, Array]) -> Any:
+    """Return a value of JSON, with the arrays below its path, as what the hint says."""
+    stem = f"{path}." if path else ""
+    origin, items = get_origin(hint), get_args(hint)
+    if origin is np.ndarray:
+        return arrays[path]
+    if isinstance(hint, type) and is_dataclass(hint):
+        hints = get_type_hints(hint).items()
+        parts = {k: _built(each, value[k], stem + k, arrays) for k, each in hints}
+        return hint(**parts)
+    if origin is tuple:
+        _require(isinstance(value, list), f"{path} is no list")
+        return tuple(_built(items[0], each, path, arrays) for each in value)
+    if origin is dict:
+        return {str(k): _built(items[1], v, stem + k, arrays) for k, v in value.items()}
+    _SIMPLE[hint](value, path)
+    return value
 
 
-def _header(path: Path) -> dict[str, Any]:
-    if path.stat().st_size > _MOST_TEXT_BYTES:
-        raise ValueError(f"{path.name} is too long")
-    header = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
-    if not isinstance(header, dict) or header.get("format") != "selfexpress-run":
-        raise ValueError("the header is not that of a run")
-    version = header.get("version")
-    if version != FORMAT_VERSION or version is True:
-        raise DataError(
-            f"The run's format version must be {FORMAT_VERSION}, got "
-            f"{str(version)[:20]!r}. Update selfexpress, or run the fit again."
-        )
-    return header
+def _check_text(value: Any, path: str) -> None:
+    is_short = isinstance(value, str) and len(value) <= LONGEST_TEXT
+    _require(is_short, f"{path} is no text, or too long")
 
 
-def _refuse(name: str) -> float:
-    raise ValueError(f"{name} is not a number of JSON")
+def _check_count(value: Any, path: str) -> None:
+    is_count = type(value) is int and 0 <= value < 2**53
+    _require(is_count, f"{path} is no count")
 
 
-def _read_arrays(path: Path, header: dict[str, Any]) -> dict[str, Array]:
-    history = [f"history.{name}" for name in header["history"]]
-    with open_npz(path) as container:
-        names = [*_ARRAY_NAMES, *history]
-        for name in names:
-            check_kind(container.entries[name], "iuf", path)
-        check_unpacked_size(sum(container.entries[n].n_bytes for n in names), path)
-        return {name: container.read(name) for name in names}
+def _check_number(value: Any, path: str) -> None:
+    is_number = type(value) in (int, float) and math.isfinite(value)
+    _require(is_number, f"{path} is no number")
 
 
-_ARRAY_NAMES = (
-    "labels", "truth", "points.index", "points.plane", "points.margins",
-    "coefficients.picture", "coefficients.borders", "coefficients.between",
-    "graph.degrees", "graph.eigenvalues",
-    "gallery.central", "gallery.doubtful", "gallery.sample_index", "gallery.samples",
-)  # fmt: skip
+_SIMPLE = {str: _check_text, int: _check_count, float: _check_number}
 
 
-def _build(header: dict[str, Any], arrays: dict[str, Array]) -> Run:
-    """Put a run together; what it is made of is checked afterwards."""
-    graph, coefficients = header["graph"], header["coefficients"]
-    return Run(
-        **{name: header[name] for name in _TEXTS},
-        n_features=header["n_features"],
-        n_clusters=header["n_clusters"],
-        versions=header["versions"],
-        settings=tuple(Setting(**setting) for setting in header["settings"]),
-        seconds=header["seconds"],
-        scores=header["scores"],
-        class_names=tuple(header["class_names"]),
-        warnings=tuple(header["warnings"]),
-        labels=arrays["labels"],
-        truth=arrays["truth"],
-        history={name: arrays[f"history.{name}"] for name in header["history"]},
-        points=Points(
-            arrays["points.index"], arrays["points.plane"], arrays["points.margins"]
-        ),
-        coefficients=Coefficients(
-            arrays["coefficients.picture"],
-            arrays["coefficients.borders"],
-            arrays["coefficients.between"],
-            coefficients["n_nonzero"],
-            coefficients["n_empty"],
-        ),
-        graph=GraphSummary(
-            graph["n_edges"],
-            graph["n_isolated"],
-            graph["n_components"],
-            tuple(graph["component_sizes"]),
-            arrays["graph.degrees"],
-            arrays["graph.eigenvalues"],
-        ),
-        gallery=Gallery(
-            arrays["gallery.central"],
-            arrays["gallery.doubtful"],
-            arrays["gallery.sample_index"],
-            arrays["gallery.samples"],
-        ),
-    )
+def _check(run: Run, arrays: dict[str, Array]) -> None:
+    """Raise ValueError unless the arrays of a run fit together."""
+    n_classes = max(1, len(run.class_names))
+    is_table = 0 < run.n_clusters < 65_536 and run.n_clusters * n_classes <= _MOST_CELLS
+    _require(is_table, "there are no or too many clusters")
+    sizes: dict[str | int, int] = {
+        "N": len(run.labels), "N + 1": len(run.labels) + 1, "c": n_classes,
+        "k": run.n_clusters, "k + 1": run.n_clusters + 1,
+    }  # fmt: skip
+    history = {f"history.{name}": ("f", ("L",), None) for name in run.history}
+    for name, (kinds, shape, span) in (_ARRAYS | history).items():
+        values = arrays[name]
+        is_kind = values.dtype.kind in kinds and values.ndim == len(shape)
+        _require(is_kind, f"{name} has another type or shape")
+        for letter, size in zip(shape, values.shape, strict=True):
+            expected = letter if type(letter) is int else sizes.setdefault(letter, size)
+            _require(size == expected, f"{name} has another shape")
+        if span is None:
+            _require(bool(np.isfinite(values).all()), f"{name} is not finite")
+        else:
+            least, outside = span[0], sizes.get(span[1], span[1])
+            is_inside = (
+                least <= values.min(initial=0) and values.max(initial=0) < outside
+            )
+            _require(bool(is_inside), f"{name} reaches outside")
+    has_samples = 0 < sizes["n"] <= sizes["N"] and sizes["T"] in (0, sizes["N"])
+    _require(has_samples and sizes.get("L") != 0, "something is empty, or too long")
+    _require(0 < sizes["P"] <= _MOST_PIXELS, "the picture of |C| is too large")
+    for index in (run.points.index, run.gallery.sample_index):
+        is_ascending = (np.diff(index.astype(np.int64)) > 0).all()
+        _require(bool(is_ascending), "samples are not in order")
+    borders, found = run.coefficients.borders, run.coefficients
+    is_ordered = (np.diff(borders) >= 0).all() and abs(borders[-1] - 1) < 1e-6
+    _require(bool(is_ordered and borders[0] == 0), "the borders are not in order")
+    is_positive = found.picture.min() >= 0 and found.between.min() >= 0
+    _require(bool(is_positive), "|C| is negative somewhere")
+    _check_gallery(run)
 
 
-_TEXTS = ("title", "method", "created", "command")
+def _check_gallery(run: Run) -> None:
+    gallery, samples = run.gallery, run.gallery.samples
+    for members in (gallery.central, gallery.doubtful):
+        shown = np.isin(members[members >= 0], run.points.index)
+        _require(bool(shown.all()), "a member is not among the points")
+    _require(len(samples) == len(gallery.sample_index), "there are other samples")
+    if gallery.has_pictures:
+        is_small = 0 < min(samples.shape[1:3]) <= max(samples.shape[1:3]) <= _MOST_SIDE
+        is_kind = samples.dtype == np.uint8 and samples.shape[3:] in ((), (3,))
+        _require(is_small and is_kind, "the pictures have no usable shape")
+    else:
+        is_kind = samples.dtype.kind == "f" and samples.ndim == 2
+        _require(is_kind, "the rows have another type or shape")
 
 
-def _checksum(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+def _require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise ValueError(otherwise)

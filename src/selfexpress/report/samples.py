@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor
 
 from selfexpress.errors import ConfigError, DataError
@@ -20,11 +21,6 @@ from selfexpress.rows.sources import RowSource
 # Larger pictures are averaged down to this side, longer rows to this length.
 _SIDE = 64
 _N_NUMBERS = 128
-
-
-def n_samples_of(X: Any) -> int:
-    """Return the number of rows of anything that :func:`shown_samples` takes."""
-    return len(X) if hasattr(X, "__len__") else len(np.asarray(X))
 
 
 def shown_samples(
@@ -50,8 +46,13 @@ def shown_samples(
         rows = _reshaped(rows, tuple(image_shape))
     if rows.ndim == 2:
         return _shortened(rows.astype(np.float32))
-    images = _channels_last(rows)
-    return _bytes(_smaller(images))
+    images = _bytes(_channels_last(rows))
+    factor = -(-max(images.shape[1:3]) // _SIDE)
+    if factor == 1:
+        return images
+    return np.stack(
+        [np.asarray(Image.fromarray(each).reduce(factor)) for each in images]
+    )
 
 
 def _take(X: Any, index: Integers) -> Array:
@@ -86,23 +87,7 @@ def _channels_last(images: Array) -> Array:
             "Samples must be rows, or images that are grey or have 3 channels, got "
             f"shape {images.shape[1:]} each. Reshape them."
         )
-    return images
-
-
-def _smaller(images: Array) -> Array:
-    """Average squares of pixels until no side is longer than the limit."""
-    factor = -(-max(images.shape[1:3]) // _SIDE)
-    if factor == 1:
-        return images
-    height, width = (-(-n // factor) for n in images.shape[1:3])
-    rest = images.shape[3:]
-    # Repeat the last line and column where the sides do not divide.
-    down = np.minimum(np.arange(height * factor), images.shape[1] - 1)
-    across = np.minimum(np.arange(width * factor), images.shape[2] - 1)
-    padded = images[:, down][:, :, across].astype(np.float64)
-    tiles = padded.reshape(len(images), height, factor, width, factor, *rest)
-    means: Array = tiles.mean(axis=(2, 4))
-    return means.round().astype(np.uint8) if images.dtype == np.uint8 else means
+    return np.ascontiguousarray(images)
 
 
 def _bytes(images: Array) -> NDArray[np.uint8]:

@@ -7,13 +7,11 @@ from scipy import sparse
 
 from selfexpress import metrics
 from selfexpress.report.measure import (
+    central_members,
+    doubtful_members,
     measure_coefficients,
     measure_graph,
     measure_scores,
-)
-from selfexpress.report.members import (
-    central_members,
-    doubtful_members,
     membership,
 )
 from selfexpress.report.planar import planar_map
