@@ -63,3 +63,9 @@ def uneven_groups(seed: int):
     dense[np.ix_(truth == 0, truth == 1)] = 0.3 * rng.uniform(0.9, 1.1, (60, 60))
     dense[np.ix_(truth == 3, truth == 4)] = 0.15
     return sparse.csr_array(dense + dense.T), truth
+
+
+def trainable(seed=0, *, n_samples=30):
+    """Return a network that coefficients pass, and rows to train it on, in float64."""
+    source = ArraySource(unit_data(n_samples, 5, seed=seed), dtype=torch.float64)
+    return small_network(5, seed=seed, threshold=0.0), source

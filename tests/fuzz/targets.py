@@ -34,9 +34,8 @@ from selfexpress.files.arrays import (
 )
 from selfexpress.rows.opening import open_rows
 from selfexpress.training.checkpoints import (
-    CheckpointFolder,
     Checkpoints,
-    Standing,
+    Progress,
     read_checkpoint,
 )
 
@@ -96,7 +95,7 @@ def targets() -> list[Target]:
         Target("model", _write_model, _read_model),
         Target("model-forged", _write_model, _forged(_read_model)),
         Target("checkpoint", _write_checkpoint, _read_checkpoint),
-        Target("checkpoint-forged", _write_training, _forged(_take_up)),
+        Target("checkpoint-forged", _write_training, _forged(_resume)),
         Target("encoder", _write_encoder, _read_encoder),
         Target("encoder-checkpoint", _write_encoder_state, _read_encoder_state),
         Target("components", _write_components, _read_components),
@@ -198,9 +197,8 @@ def _read_model(folder: Path) -> object:
 
 
 def _write_checkpoint(folder: Path, seed: int) -> None:
-    checkpoints = CheckpointFolder(folder / "checkpoints")
     tensors = {"a": torch.arange(6.0) + seed, "b": torch.tensor([seed])}
-    checkpoints.save(4, tensors, {"seed": seed, "names": ["x"]})
+    Checkpoints(folder / "checkpoints").save(Progress(4), tensors, torch.zeros(9, 5))
 
 
 def _read_checkpoint(folder: Path) -> object:
@@ -215,13 +213,14 @@ def _training_state() -> tuple[dict[str, torch.Tensor], torch.Tensor]:
 def _write_training(folder: Path, seed: int) -> None:
     tensors, history = _training_state()
     checkpoints = Checkpoints(folder / "checkpoints")
-    checkpoints.save(Standing(3 + seed), tensors, history)
+    checkpoints.save(Progress(3 + seed), tensors, history)
 
 
-def _take_up(folder: Path) -> object:
-    if CheckpointFolder(folder / "checkpoints").newest() is None:
+def _resume(folder: Path) -> object:
+    checkpoints = Checkpoints(folder / "checkpoints")
+    if checkpoints.newest() is None:
         raise CheckpointError("none is intact")
-    return Checkpoints(folder / "checkpoints").begin({}, *_training_state())
+    return checkpoints.begin({}, *_training_state())
 
 
 @functools.cache

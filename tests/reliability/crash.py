@@ -29,7 +29,7 @@ from selfexpress.config import NetworkConfig, TrainConfig
 from selfexpress.datasets.synthetic import make_subspaces
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.rows.sources import ArraySource
-from selfexpress.training.checkpoints import Checkpoint, CheckpointFolder, Checkpoints
+from selfexpress.training.checkpoints import Checkpoint, Checkpoints
 from selfexpress.training.loop import train
 
 CONFIG = TrainConfig(
@@ -99,11 +99,11 @@ def _kill_once(place: Path, seed: int, *, life: float, to: Tally) -> bool:
     to.kills += was_killed
     names = [path.name for path in place.iterdir()] if place.is_dir() else []
     to.in_writing += any(re.fullmatch(r"\.[0-9a-f]{16}\..*", name) for name in names)
-    after = _newest(place)
-    if before is not None and (after is None or after.step < before.step):
+    step = -1 if (after := _newest(place)) is None else after.progress.step
+    if before is not None and step < before.progress.step:
         to.lost += 1
     if was_killed:
-        to.steps.append(-1 if after is None else after.step)
+        to.steps.append(step)
     return was_killed
 
 
@@ -143,7 +143,7 @@ def _newest(place: Path) -> Checkpoint | None:
     """Return the newest checkpoint; a damaged file would be an error here."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        return CheckpointFolder(place).newest() if place.is_dir() else None
+        return Checkpoints(place).newest() if place.is_dir() else None
 
 
 def _same(first: Checkpoint | None, second: Checkpoint | None) -> bool:

@@ -29,7 +29,7 @@ from selfexpress.errors import (
 from selfexpress.files.arrays import write_array
 from selfexpress.files.atomic import replacing
 from selfexpress.training.callbacks import Callback
-from selfexpress.training.checkpoints import CheckpointFolder
+from selfexpress.training.checkpoints import Checkpoints
 
 SETTINGS = {
     "hidden_sizes": (16,),
@@ -93,15 +93,16 @@ def interrupted(rows, folder, *, step=15):
 
 def test_ctrl_c(rows, undisturbed, tmp_path):
     interrupted(rows, tmp_path)
-    assert CheckpointFolder(tmp_path).newest().step == 15
+    assert Checkpoints(tmp_path).newest().progress.step == 15
     assert_same_model(senet(checkpoint=tmp_path).fit(rows), undisturbed)
 
 
 def in_a_new_process(script: str, *arguments: Path) -> subprocess.CompletedProcess:
     """Run Python beside this one: a fork of it would inherit its stopped threads."""
-    tests = str(Path(__file__).parents[1])
+    tests = Path(__file__).parents[1]
+    paths = os.pathsep.join(map(str, (tests, tests.parent / "src")))
     words = [sys.executable, "-W", "ignore", "-c", script, *map(str, arguments)]
-    environment = {**os.environ, "PYTHONPATH": tests, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     return subprocess.run(
         words, env=environment, capture_output=True, text=True, check=False
     )
@@ -124,7 +125,7 @@ def test_sigterm(rows, rows_file, undisturbed, tmp_path):
         rows_file,
     )
     assert done.returncode == -signal.SIGTERM, done.stderr
-    assert CheckpointFolder(tmp_path).newest().step == 15
+    assert Checkpoints(tmp_path).newest().progress.step == 15
     assert_same_model(senet(checkpoint=tmp_path).fit(rows), undisturbed)
 
 
@@ -165,7 +166,7 @@ def test_a_checkpoint_of_other_data_or_settings(rows, tmp_path):
         senet(checkpoint=tmp_path).fit(rows[::-1])
     with pytest.raises(CheckpointError, match="random_state"):
         senet(checkpoint=tmp_path, random_state=1).fit(rows)
-    assert CheckpointFolder(tmp_path).newest().step == 15
+    assert Checkpoints(tmp_path).newest().progress.step == 15
 
 
 def test_checkpoints_without_a_random_state(rows, tmp_path):
@@ -186,7 +187,7 @@ def test_a_full_disk(rows, tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert "\n" not in str(caught.value)
-    assert CheckpointFolder(tmp_path).newest().step == 15
+    assert Checkpoints(tmp_path).newest().progress.step == 15
 
 
 def test_a_folder_that_cannot_be_written_to(rows, rows_file, tmp_path):
@@ -204,7 +205,7 @@ def test_a_folder_that_cannot_be_written_to(rows, rows_file, tmp_path):
     )
     (tmp_path / "kept").chmod(0o755)
     assert "must be writable" in done.stdout, done.stderr
-    assert CheckpointFolder(tmp_path / "kept").newest().step == 15
+    assert Checkpoints(tmp_path / "kept").newest().progress.step == 15
 
 
 def refusal_without_rights(folder: Path, rows: np.ndarray) -> str:

@@ -1,8 +1,8 @@
 """Checkpoints of a training: what is saved, when, and how it goes on from there.
 
-A checkpoint is one safetensors file, ``step-<number>.safetensors``, with JSON facts in
-its header and a checksum over facts and tensors. It takes its name only once it is
-safely on the disk, and older ones go only after that.
+A checkpoint is one file, ``step-<number>.safetensors``, in the form of
+``files.container``. It takes its name only once it is safely on the disk, and older
+ones go only after that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, astuple, dataclass
 from os import PathLike
@@ -30,6 +30,7 @@ from selfexpress import distributed
 from selfexpress.config import TrainConfig
 from selfexpress.errors import (
     CheckpointError,
+    ConfigError,
     DamagedFileWarning,
     DataError,
 )
@@ -38,6 +39,18 @@ from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.rows.sources import RowSource, blocks_between
 
 logger = logging.getLogger(__name__)
+
+CHECKPOINT = Kind(
+    "selfexpress-checkpoint",
+    version=1,
+    what="a whole training checkpoint",
+    advice="Delete it.",
+)
+# The newest few are kept: the last may be damaged.
+_N_KEPT = 2
+_NAME = re.compile(r"step-(\d{12})\.safetensors")
+# What a killed process leaves of a file that was not yet whole.
+_REMNANT = re.compile(r"\.[0-9a-f]{16}\.safetensors")
 
 # What may change between two parts of a training: both follow the memory at hand, and
 # neither changes what is computed, only in which order it is summed up.
@@ -51,8 +64,8 @@ _NO_STEP = -1
 
 
 @dataclass(frozen=True)
-class Standing:
-    """Where a training stands when it is taken up.
+class Progress:
+    """How far a training has come.
 
     Attributes
     ----------
@@ -72,21 +85,71 @@ class Standing:
     settled_at: int | None = None
 
 
-class Checkpoints:
-    """Saves a training now and then and takes it up again.
+_FACT_TYPES = [[int, float, bool, last] for last in (int, type(None))]
 
-    Many processes save once: the first writes, and gives the others what it reads.
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a file holds: the state of the steps and the history among its tensors."""
+
+    progress: Progress
+    fingerprint: dict[str, Any]
+    tensors: dict[str, Tensor]
+
+
+def require_checkpoint(checkpoint: object, random_state: object) -> Path | None:
+    """Return the folder that an estimator's ``checkpoint`` names, once it is there.
+
+    Raises
+    ------
+    ConfigError
+        If it names none, or the training could not go on from there.
+    CheckpointError
+        If the folder cannot be made.
+    """
+    if checkpoint is None:
+        return None
+    if not isinstance(checkpoint, str | PathLike):
+        raise ConfigError(
+            f"checkpoint must be a folder's path, got {checkpoint!r}. Use for example "
+            "'checkpoints'."
+        )
+    if random_state is None:
+        raise ConfigError(
+            "random_state must be fixed for a fit with checkpoints, which else could "
+            "not go on from them, got None. Use random_state=0."
+        )
+    return _made(Path(checkpoint))
+
+
+def _made(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CheckpointError(
+            f"checkpoint must name a folder that can be made, got {folder} "
+            f"({error.strerror or error}). Choose another place."
+        ) from error
+    return folder
+
+
+class Checkpoints:
+    """Saves a training now and then and resumes it.
+
+    One training at a time may write to a folder. Of many processes the first one
+    writes, and gives the others what it reads.
 
     Parameters
     ----------
     folder : str or path-like
+        Made if it is missing.
     seconds : float
         Least time between two checkpoints; one is written at the start and the end
         in any case.
     """
 
     def __init__(self, folder: str | PathLike[str], *, seconds: float = 10.0) -> None:
-        self._folder = CheckpointFolder(folder)
+        self.folder = _made(Path(folder))
         self._seconds = seconds
         self._saved_at = time.monotonic()
         self._fingerprint: dict[str, Any] = {}
@@ -101,8 +164,8 @@ class Checkpoints:
         fingerprint: Mapping[str, Any],
         tensors: Mapping[str, Tensor],
         history: Tensor,
-    ) -> Standing:
-        """Take up what the folder holds, or write a first checkpoint there.
+    ) -> Progress:
+        """Resume what the folder holds, or write a first checkpoint there.
 
         Parameters
         ----------
@@ -120,55 +183,134 @@ class Checkpoints:
             written to.
         """
         self._fingerprint = json.loads(json.dumps(dict(fingerprint)))
-        standing = self.restore(tensors, history)
-        if standing.step == 0:
-            self.save(standing, tensors, history)
-        return standing
+        progress = self.restore(tensors, history)
+        if progress.step == 0:
+            self.save(progress, tensors, history)
+        return progress
 
-    def restore(self, tensors: Mapping[str, Tensor], history: Tensor) -> Standing:
+    def restore(self, tensors: Mapping[str, Tensor], history: Tensor) -> Progress:
         """Go back to the newest checkpoint; the very beginning if there is none."""
-        standing = Standing()
+        progress = Progress()
         if distributed.is_main():
-            newest = self._folder.newest()
+            newest = self.newest()
             if newest is not None:
-                self._require_same(newest.facts.get("fingerprint"))
-                standing = _restored(newest, tensors, history)
-                logger.info("taken up at step %d", standing.step)
-        return _shared(standing, tensors, history)
+                self._require_same(newest.fingerprint)
+                _copy(newest, tensors, history)
+                progress = newest.progress
+                logger.info("resumed at step %d", progress.step)
+        return _shared(progress, tensors, history)
 
     def save(
-        self, standing: Standing, tensors: Mapping[str, Tensor], history: Tensor
+        self, progress: Progress, tensors: Mapping[str, Tensor], history: Tensor
     ) -> None:
-        """Write a checkpoint.
+        """Write a checkpoint, then remove those it replaces.
+
+        Checkpoints of later steps go as well: a training that writes this one has
+        gone back behind them.
 
         Raises
         ------
         CheckpointError
-            If that fails; earlier ones are then intact.
+            If it cannot be written; earlier ones are then intact.
         """
         if distributed.is_main():
             saved = {f"state.{name}": tensor for name, tensor in tensors.items()}
-            saved["history"] = history[: standing.step]
-            facts = {"standing": asdict(standing), "fingerprint": self._fingerprint}
-            self._folder.save(standing.step, saved, facts)
-            logger.info("checkpoint of step %d written", standing.step)
+            saved["history"] = history[: progress.step]
+            facts = {"standing": asdict(progress), "fingerprint": self._fingerprint}
+            path = self.folder / f"step-{progress.step:012d}.safetensors"
+            try:
+                CHECKPOINT.write(path, {"facts": facts}, saved)
+            except DataError as error:
+                raise CheckpointError(
+                    f"The checkpoint of step {progress.step} must be written, but "
+                    f"cannot be: {error} Then fit again with the same folder to go on; "
+                    "earlier checkpoints are intact."
+                ) from error
+            self._remove_others(progress.step)
+            logger.info("checkpoint of step %d written", progress.step)
         self._saved_at = time.monotonic()
 
-    def _require_same(self, found: Any) -> None:
-        known = found if isinstance(found, dict) else {}
-        names = sorted(known.keys() | self._fingerprint.keys())
+    def newest(self) -> Checkpoint | None:
+        """Return the newest checkpoint that is intact, or None if there is none at all.
+
+        A damaged one is left out with a warning that names it.
+
+        Raises
+        ------
+        CheckpointError
+            If there are some, but all are damaged, or the newest cannot be read for
+            another reason: to begin anew would be to delete them.
+        """
+        found = self._newest_first()
+        for _, path in found:
+            try:
+                return read_checkpoint(path)
+            except DamagedError as error:
+                warnings.warn(
+                    f"{error} An earlier checkpoint is used where there is one.",
+                    DamagedFileWarning,
+                    stacklevel=2,
+                )
+        if found:
+            raise CheckpointError(
+                f"The folder {self.folder} must hold a checkpoint that is intact, but "
+                f"all of its {len(found)} are damaged. Delete them to begin anew, or "
+                "name another folder."
+            )
+        return None
+
+    def _newest_first(self) -> list[tuple[int, Path]]:
+        names = ((_NAME.fullmatch(path.name), path) for path in self._files())
+        return sorted(((int(name[1]), path) for name, path in names if name))[::-1]
+
+    def _files(self) -> list[Path]:
+        try:
+            return list(self.folder.iterdir())
+        except OSError as error:
+            raise CheckpointError(
+                f"The folder of checkpoints {self.folder} must be readable, but is not "
+                f"({error.strerror or error}). Check that it is there."
+            ) from error
+
+    def _remove_others(self, step: int) -> None:
+        found = self._newest_first()
+        kept = [path for number, path in found if number <= step][:_N_KEPT]
+        remnants = [path for path in self._files() if _REMNANT.fullmatch(path.name)]
+        for path in [*(path for _, path in found if path not in kept), *remnants]:
+            path.unlink(missing_ok=True)
+
+    def _require_same(self, found: dict[str, Any]) -> None:
+        own = self._fingerprint
         differing = [
-            f"{name} ({_short(known.get(name))} there, "
-            f"{_short(self._fingerprint.get(name))} here)"
-            for name in names
-            if known.get(name) != self._fingerprint.get(name)
+            f"{name} ({_short(found.get(name))} there, {_short(own.get(name))} here)"
+            for name in sorted(found.keys() | own.keys())
+            if found.get(name) != own.get(name)
         ]
         if differing:
             raise CheckpointError(
-                f"The checkpoints in {self._folder.folder} must come from the same "
+                f"The checkpoints in {self.folder} must be of a training with the same "
                 f"data and settings, but differ in {', '.join(differing)}. Use those, "
                 "or another folder."
             )
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """Read one checkpoint; a CheckpointError says what is wrong with it."""
+    with CHECKPOINT.reading(path) as contents:
+        facts = contents.facts["facts"]
+        progress, fingerprint = Progress(**facts["standing"]), facts["fingerprint"]
+        if not isinstance(fingerprint, dict):
+            raise ValueError("its fingerprint is none")
+        settled_at = progress.settled_at
+        is_possible = (
+            [type(fact) for fact in astuple(progress)] in _FACT_TYPES
+            and progress.step >= 0
+            and 0 < progress.rate_factor <= 1
+            and (settled_at is None or 0 < settled_at <= progress.step)
+        )
+        if not is_possible:
+            raise ValueError(f"no training comes to {progress}")
+        return Checkpoint(progress, fingerprint, contents.tensors)
 
 
 def fingerprint(
@@ -178,7 +320,7 @@ def fingerprint(
     *,
     seed: int,
 ) -> dict[str, Any]:
-    """Return what two trainings must share for one to take up the other.
+    """Return what two trainings must share for one to go on from the other.
 
     That is every setting that shapes training, the size of the data and a digest of
     its rows, or of some thousand where they are very many.
@@ -218,292 +360,76 @@ def _short(value: Any) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
-def _restored(
+def _copy(
     checkpoint: Checkpoint, tensors: Mapping[str, Tensor], history: Tensor
-) -> Standing:
+) -> None:
     """Copy a checkpoint over what is there; shapes are checked, not trusted."""
-    found = {
-        name.removeprefix("state."): tensor
-        for name, tensor in checkpoint.tensors.items()
-        if name.startswith("state.")
-    }
-    rows = checkpoint.tensors.get("history", torch.empty(0))
-    standing = _standing(checkpoint, len(history))
-    shapes = {name: tensor.shape for name, tensor in tensors.items()}
-    is_same = {name: tensor.shape for name, tensor in found.items()} == shapes
-    if standing is None or not is_same or rows.shape != history[: standing.step].shape:
+    step = checkpoint.progress.step
+    targets = {f"state.{name}": tensor for name, tensor in tensors.items()}
+    targets["history"] = history[:step]
+    found = {name: tensor.shape for name, tensor in checkpoint.tensors.items()}
+    if found != {name: tensor.shape for name, tensor in targets.items()}:
         raise CheckpointError(
-            f"The checkpoint of step {checkpoint.step} must hold the state of this "
-            "training, but holds another's. Use another folder, or the version that "
-            "wrote it."
+            f"The checkpoint of step {step} must hold the state of this training, but "
+            "holds another's. Use another folder, or the version that wrote it."
         )
-    for name, tensor in tensors.items():
-        tensor.copy_(found[name])
-    history[: standing.step].copy_(rows)
-    return standing
-
-
-def _standing(checkpoint: Checkpoint, max_iter: int) -> Standing | None:
-    """Return the standing a checkpoint tells of, None if it cannot be."""
-    facts = checkpoint.facts.get("standing")
-    try:
-        standing = Standing(**facts)  # type: ignore[arg-type]
-    except TypeError:
-        return None
-    settled_at = standing.settled_at
-    is_possible = (
-        standing.step == checkpoint.step <= max_iter
-        and type(standing.rate_factor) is float
-        and 0 < standing.rate_factor <= 1
-        and (
-            settled_at is None
-            or (type(settled_at) is int and 0 < settled_at <= standing.step)
-        )
-        and type(standing.is_finished) is bool
-    )
-    return standing if is_possible else None
+    for name, tensor in targets.items():
+        tensor.copy_(checkpoint.tensors[name])
 
 
 def _shared(
-    standing: Standing, tensors: Mapping[str, Tensor], history: Tensor
-) -> Standing:
+    progress: Progress, tensors: Mapping[str, Tensor], history: Tensor
+) -> Progress:
     """Give every process what the first one has read."""
     if distributed.n_ranks() == 1:
-        return standing
-    known = [_NO_STEP if fact is None else fact for fact in astuple(standing)]
+        return progress
+    known = [_NO_STEP if fact is None else fact for fact in astuple(progress)]
     numbers = torch.tensor(known, dtype=torch.float64)
     step, factor, is_finished, settled_at = distributed.from_main(numbers).tolist()
     for tensor in (*tensors.values(), history):
         tensor.copy_(distributed.from_main(tensor.clone()))
-    return Standing(
-        int(step),
-        factor,
-        bool(is_finished),
-        None if settled_at == _NO_STEP else int(settled_at),
-    )
+    settled = None if settled_at == _NO_STEP else int(settled_at)
+    return Progress(int(step), factor, bool(is_finished), settled)
 
 
-CHECKPOINT = Kind(
-    "selfexpress-checkpoint",
-    version=1,
-    what="a whole training checkpoint",
-    advice="Delete it.",
-)
-
-_NAME = re.compile(r"step-(\d{12})\.safetensors")
-# What a killed process leaves of a file that was not yet whole.
-_REMNANT = re.compile(r"\.[0-9a-f]{16}\.safetensors")
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """Where a training stood.
-
-    Attributes
-    ----------
-    step : int
-        Steps done.
-    tensors : dict of str to Tensor
-        On the CPU.
-    facts : dict of str to JSON value
-    """
-
-    step: int
-    tensors: dict[str, Tensor]
-    facts: dict[str, Any]
-
-
-class CheckpointFolder:
-    """The checkpoints of one training, the newest few of them.
-
-    One process at a time may write to a folder.
-
-    Parameters
-    ----------
-    folder : str or path-like
-        Made if it is missing.
-    keep : int
-        Checkpoints left after a new one was written, itself included.
-
-    Raises
-    ------
-    CheckpointError
-        If the folder cannot be made.
-    """
-
-    def __init__(self, folder: str | PathLike[str], *, keep: int = 2) -> None:
-        self.folder = Path(folder)
-        self._keep = keep
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise CheckpointError(
-                f"checkpoint must name a folder that can be made, got {self.folder} "
-                f"({error.strerror or error}). Choose another place."
-            ) from error
-
-    def save(
-        self, step: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]
-    ) -> Path:
-        """Write a checkpoint, then remove those it replaces.
-
-        Checkpoints of later steps go as well: a training that writes this one has
-        gone back behind them.
-
-        Parameters
-        ----------
-        step : int
-            Steps done.
-        tensors : mapping of str to Tensor
-            On any device.
-        facts : mapping of str to JSON value
-
-        Returns
-        -------
-        Path
-
-        Raises
-        ------
-        CheckpointError
-            If the disk is full, or the folder is gone or cannot be written to.
-            Earlier checkpoints are then as they were.
-        """
-        path = self.folder / f"step-{step:012d}.safetensors"
-        try:
-            CHECKPOINT.write(path, {"step": step, "facts": dict(facts)}, tensors)
-        except DataError as error:
-            raise CheckpointError(
-                f"The checkpoint of step {step} must be written, but cannot be: "
-                f"{error} Then fit again with the same folder to go on; earlier "
-                "checkpoints are intact."
-            ) from error
-        self._remove_others(step)
-        return path
-
-    def newest(self) -> Checkpoint | None:
-        """Return the newest checkpoint that is intact, or None if there is none at all.
-
-        A damaged one is left out with a warning that names it.
-
-        Raises
-        ------
-        CheckpointError
-            If there are some, but all are damaged, or the newest cannot be read for
-            another reason: to begin anew would be to delete them.
-        """
-        found = sorted(self._checkpoints(), reverse=True)
-        for _, path in found:
-            try:
-                return read_checkpoint(path)
-            except DamagedError as error:
-                warnings.warn(
-                    f"{error} An earlier checkpoint is used where there is one.",
-                    DamagedFileWarning,
-                    stacklevel=2,
-                )
-        if found:
-            raise CheckpointError(
-                f"The folder {self.folder} must hold a checkpoint that is intact, but "
-                f"all of its {len(found)} are damaged. Delete them to begin anew, or "
-                "name another folder."
-            )
-        return None
-
-    def _checkpoints(self) -> list[tuple[int, Path]]:
-        return [
-            (int(found[1]), path)
-            for path in self._files()
-            if (found := _NAME.fullmatch(path.name))
-        ]
-
-    def _files(self) -> list[Path]:
-        try:
-            return list(self.folder.iterdir())
-        except OSError as error:
-            raise CheckpointError(
-                f"The folder of checkpoints {self.folder} must be readable, but is not "
-                f"({error.strerror or error}). Check that it is there."
-            ) from error
-
-    def _remove_others(self, step: int) -> None:
-        found = sorted(self._checkpoints(), reverse=True)
-        kept = {path for s, path in [c for c in found if c[0] <= step][: self._keep]}
-        remnants = [p for p in self._files() if _REMNANT.fullmatch(p.name)]
-        for path in [*(path for _, path in found if path not in kept), *remnants]:
-            path.unlink(missing_ok=True)
-
-
-def read_checkpoint(path: Path) -> Checkpoint:
-    """Read one checkpoint; a CheckpointError says what is wrong with it."""
-    with CHECKPOINT.reading(path) as contents:
-        step, facts = contents.facts["step"], contents.facts["facts"]
-        if type(step) is not int or step < 0 or not isinstance(facts, dict):
-            raise ValueError("its header is not that of a checkpoint")
-        return Checkpoint(step, contents.tensors, facts)
-
-
-_HELD_BACK = (signal.SIGINT, signal.SIGTERM)
-
-
+@dataclass
 class Interruption:
-    """Which signal, if any, asks to leave.
+    """The number of a signal that asks this or another process to leave, if any."""
 
-    Attributes
-    ----------
-    number : int or None
-        Of a signal that came here, or that another process tells of.
-    has_come : bool
-        Whether one came here.
-    """
-
-    def __init__(self) -> None:
-        self.number: int | None = None
-        self.has_come = False
+    number: int | None = None
 
 
 @contextmanager
 def held_back(*, is_wanted: bool = True) -> Iterator[Interruption]:
-    """Yield an :class:`Interruption` that tells of signals instead of leaving at once.
+    """Yield an :class:`Interruption`; Ctrl-C and SIGTERM only set its number.
 
     A signal that came during the block takes effect at its end, as if nobody had held
     it back. A second one does not wait. Handlers are changed in the main thread only,
     and only for signals that are not ignored; they are put back in the end.
-
-    Parameters
-    ----------
-    is_wanted : bool
-        Whether to do anything at all.
     """
-    interruption = Interruption()
+    interruption, has_come = Interruption(), False
     is_main = threading.current_thread() is threading.main_thread()
-    earlier = _earlier_handlers() if is_wanted and is_main else {}
+    signals = (signal.SIGINT, signal.SIGTERM) if is_wanted and is_main else ()
+    handlers = {number: signal.getsignal(number) for number in signals}
+    # None is a handler that Python did not set.
+    ours = {n: h for n, h in handlers.items() if h not in (None, signal.SIG_IGN)}
 
     def note(number: int, _frame: FrameType | None) -> None:
-        if interruption.has_come:
-            _put_back(earlier)
+        nonlocal has_come
+        if has_come:
+            put_back()
             signal.raise_signal(number)
-        interruption.number, interruption.has_come = number, True
+        interruption.number, has_come = number, True
 
-    for number in earlier:
+    def put_back() -> None:
+        for number, handler in ours.items():
+            signal.signal(number, handler)
+
+    for number in ours:
         signal.signal(number, note)
     try:
         yield interruption
     finally:
-        _put_back(earlier)
+        put_back()
     if interruption.number is not None:
         signal.raise_signal(interruption.number)
-
-
-def _earlier_handlers() -> dict[int, Callable[..., Any] | int]:
-    """Return the handlers in force; ignored signals and foreign handlers are left."""
-    found = {number: signal.getsignal(number) for number in _HELD_BACK}
-    return {
-        int(number): handler
-        for number, handler in found.items()
-        if handler is not None and handler != signal.SIG_IGN
-    }
-
-
-def _put_back(earlier: dict[int, Callable[..., Any] | int]) -> None:
-    for number, handler in earlier.items():
-        signal.signal(number, handler)

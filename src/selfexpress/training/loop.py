@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
@@ -13,7 +13,6 @@ from functools import cached_property
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from selfexpress import distributed
 from selfexpress.config import TrainConfig
@@ -30,13 +29,13 @@ from selfexpress.training.callbacks import Callback, TrainState
 from selfexpress.training.checkpoints import (
     Checkpoints,
     Interruption,
-    Standing,
+    Progress,
     fingerprint,
     held_back,
 )
 from selfexpress.training.schedule import Schedule, has_settled, plan
 from selfexpress.training.start import some_rows, start_alike
-from selfexpress.training.step import RECORDED, GraphedStep, PlainStep, Step
+from selfexpress.training.step import RECORDED, GraphedStep, PlainStep
 
 logger = logging.getLogger(__name__)
 
@@ -68,22 +67,9 @@ def train(
 
     Memory that does not suffice for a step halves ``block_size``, with a warning.
 
-    Parameters
-    ----------
-    network : SelfExpressiveNetwork
-        On the device that ``source`` hands its rows out on.
-    source : RowSource
-    config : TrainConfig
-        With ``algorithm``, ``precision``, ``engine`` and ``start`` chosen, not "auto".
-    seed : int
-        Of the order of the rows.
-    callbacks : sequence of Callback
-    checkpoints : Checkpoints, optional
-
-    Returns
-    -------
-    dict of str to ndarray of shape (steps done,)
-        The entries of ``RECORDED`` by step.
+    ``config`` has ``algorithm``, ``precision``, ``engine`` and ``start`` chosen, not
+    "auto"; ``seed`` is that of the order of the rows. Returned are the entries of
+    ``RECORDED`` by step.
 
     Raises
     ------
@@ -94,16 +80,8 @@ def train(
     """
     if config.start == "alike":
         start_alike(network, source)
-    history = torch.zeros(
-        config.max_iter, len(RECORDED), device=network.threshold.device
-    )
-    steps = _Steps(network, source, config, seed=seed, history=history)
-    state = TrainState(0, config.max_iter, network, history)
-    steps.follow_schedule(state)
-    if checkpoints is not None:
-        same = fingerprint(network, source, config, seed=seed)
-        steps.take_up(state, checkpoints.begin(same, steps.tensors, history))
-
+    training = _Training(network, source, config, seed=seed, checkpoints=checkpoints)
+    state = training.state
     with (
         held_back(is_wanted=checkpoints is not None) as interruption,
         ExitStack() as endings,
@@ -114,23 +92,20 @@ def train(
                 endings.callback(callback.on_train_end, state)
             is_leaving = state.is_last
             while not is_leaving:
-                steps.advance(state, callbacks)
-                is_due = checkpoints is not None and checkpoints.is_due
-                is_due = _agree(state, interruption, is_due=is_due)
+                training.advance()
+                for callback in callbacks:
+                    callback.on_step_end(state)
+                is_due = _agree(state, interruption, is_due=training.is_save_due)
                 is_leaving = state.is_last or interruption.number is not None
                 if is_leaving or is_due or state.step % _CHECK_EVERY == 0:
-                    problem = _problem(state, config)
-                    if problem:
-                        steps.go_back(state, checkpoints, problem)
+                    if problem := training.problem():
+                        training.go_back(problem)
                         is_leaving = False
-                        continue
-                    steps.look_back(state)
-                    if checkpoints is not None and (is_leaving or is_due):
-                        standing = steps.standing(state)
-                        checkpoints.save(standing, steps.tensors, history)
+                    else:
+                        training.look_back(is_saving=is_leaving or is_due)
         finally:
-            steps.finish()
-    done = history[: state.step].double().cpu().numpy()
+            training.finish()
+    done = state.history[: state.step].double().cpu().numpy()
     return dict(zip(RECORDED, done.T, strict=True))
 
 
@@ -138,12 +113,8 @@ def _agree(state: TrainState, interruption: Interruption, *, is_due: bool) -> bo
     """Have all processes save, stop and leave after the same step.
 
     What one of them asks for, by a clock, a callback or a signal, all do; one that
-    went on alone would wait for the others' sums for ever.
-
-    Returns
-    -------
-    bool
-        Whether a checkpoint is due.
+    went on alone would wait for the others' sums for ever. Return whether a checkpoint
+    is due.
     """
     if distributed.n_ranks() == 1:
         return is_due
@@ -154,8 +125,8 @@ def _agree(state: TrainState, interruption: Interruption, *, is_due: bool) -> bo
     return bool(is_due)
 
 
-class _Steps:
-    """Steps that can go on with other settings where they were."""
+class _Training:
+    """A training that can go on with other settings where it was."""
 
     def __init__(
         self,
@@ -164,102 +135,120 @@ class _Steps:
         config: TrainConfig,
         *,
         seed: int,
-        history: Tensor,
+        checkpoints: Checkpoints | None,
     ) -> None:
-        self._network = network
+        history = torch.zeros(
+            config.max_iter, len(RECORDED), device=network.threshold.device
+        )
+        self.state = TrainState(0, config.max_iter, network, history)
         self._source = source
         self._config = config
         self._seed = seed
-        self._history = history
+        self._checkpoints = checkpoints
         self._rate_factor = 1.0
         self._settled_at: int | None = None
         self._n_retries = 0
         self._prepare()
+        if checkpoints is not None:
+            same = fingerprint(network, source, config, seed=seed)
+            self._resume(checkpoints.begin(same, self._plain.state(), history))
 
-    @property
-    def tensors(self) -> dict[str, Tensor]:
-        """What steps change."""
-        return self._step.state()
-
-    def standing(self, state: TrainState) -> Standing:
-        """Return where training stands, to be saved."""
-        return Standing(state.step, self._rate_factor, state.is_last, self._settled_at)
-
-    def follow_schedule(self, state: TrainState) -> None:
-        """Take rates and end from the schedule, as far as it is known now."""
-        schedule = self._schedule
-        self._step.follow(schedule)
-        state.fall_start, state.max_iter = schedule.fall_start, schedule.n_steps
-
-    def look_back(self, state: TrainState) -> None:
-        """Let the learning rate fall once the objective has settled."""
-        is_open = state.step < self._schedule.fall_start
-        # Not whenever a checkpoint is due: clocks must not change a training.
-        is_time = state.step % _CHECK_EVERY == 0
-        if self._config.schedule != "adaptive" or not (is_open and is_time):
-            return
-        objective = self._history[: state.step, RECORDED.index("objective")]
-        is_settled = has_settled(objective, zero=self._zero_objective)
-        # Many processes must end together.
-        if distributed.from_main(torch.tensor(int(is_settled))):
-            self._settled_at = state.step
-            self.follow_schedule(state)
-            logger.info("settled at step %d, ends at %d", state.step, state.max_iter)
-
-    def advance(self, state: TrainState, callbacks: Sequence[Callback]) -> None:
-        """Take a step, with smaller blocks where memory does not suffice, and tell."""
+    def advance(self) -> None:
+        """Take a step, with smaller blocks where memory does not suffice."""
         while True:
             try:
                 self._record()
-                self._step(state.step)
+                self._step(self.state.step)
                 break
             except (MemoryError, RuntimeError) as error:
                 if not is_out_of_memory(error) or not self._can_use_less:
                     raise
             # Here the error is gone, and with its frames all that was allocated.
             self._use_less_memory()
-        state.step += 1
-        for callback in callbacks:
-            callback.on_step_end(state)
+        self.state.step += 1
 
-    def take_up(self, state: TrainState, standing: Standing) -> None:
+    @property
+    def is_save_due(self) -> bool:
+        """Whether it is time for a checkpoint."""
+        return self._checkpoints is not None and self._checkpoints.is_due
+
+    def problem(self) -> str:
+        """Return what is wrong with the objective, nothing if all is well."""
+        state = self.state
+        objective = float(state.record["objective"])
+        if not math.isfinite(objective):
+            return (
+                f"The objective must stay finite, but was {objective} at step "
+                f"{state.step}."
+            )
+        # Zero coefficients have an objective of about gamma / 2: more is a way to
+        # start with, but not to end up at.
+        usual = max(float(state.history[0, 0]), self._config.gamma / 2)
+        if objective > _EXPLOSION * usual:
+            return (
+                f"The objective must not explode, but was {objective:.4g} at step "
+                f"{state.step}, where {usual:.4g} is usual."
+            )
+        return ""
+
+    def look_back(self, *, is_saving: bool) -> None:
+        """Let the learning rate fall once the objective has settled; then save."""
+        state = self.state
+        # Not whenever a checkpoint is due: clocks must not change a training.
+        is_time = state.step % _CHECK_EVERY == 0
+        is_open = state.step < self._schedule.fall_start
+        if self._config.schedule == "adaptive" and is_time and is_open:
+            objective = state.history[: state.step, RECORDED.index("objective")]
+            is_settled = has_settled(objective, zero=self._zero_objective)
+            # Many processes must end together.
+            if distributed.from_main(torch.tensor(int(is_settled))):
+                self._settled_at = state.step
+                self._follow_schedule()
+                logger.info(
+                    "settled at step %d, ends at %d", state.step, state.max_iter
+                )
+        if self._checkpoints is not None and is_saving:
+            progress = Progress(
+                state.step, self._rate_factor, state.is_last, self._settled_at
+            )
+            self._checkpoints.save(progress, self._plain.state(), state.history)
+
+    def go_back(self, problem: str) -> None:
+        """Return to the last checkpoint with half the rate, or give up."""
+        advice = "Lower learning_rate, or scale X to ordinary sizes."
+        if self._checkpoints is None or self._n_retries == _MOST_RETRIES:
+            raise DegenerateError(f"{problem} {advice}")
+        self._n_retries += 1
+        progress = self._checkpoints.restore(self._plain.state(), self.state.history)
+        factor = self._rate_factor / 2
+        warnings.warn(
+            f"{problem} Going on from step {progress.step} with {factor:g} times the "
+            f"learning rate. {advice}",
+            DegenerateWarning,
+            stacklevel=3,
+        )
+        self._resume(replace(progress, rate_factor=factor, is_finished=False))
+
+    def finish(self) -> None:
+        """Leave the network with parameters of its own."""
+        self._plain.finish()
+
+    def _resume(self, progress: Progress) -> None:
         """Go on from where the tensors were just restored to."""
         self._plain.parameters.refresh_working()
-        state.step = standing.step
-        state.should_stop = standing.is_finished
-        self._rate_factor = standing.rate_factor
-        self._settled_at = standing.settled_at
-        self.follow_schedule(state)
-        if standing.is_finished and state.step < state.max_iter:
+        state = self.state
+        state.step, state.should_stop = progress.step, progress.is_finished
+        self._rate_factor = progress.rate_factor
+        self._settled_at = progress.settled_at
+        self._follow_schedule()
+        if progress.is_finished and state.step < state.max_iter:
             warnings.warn(
                 f"Training was ended by a callback after {state.step} of "
                 f"{state.max_iter} steps, and is taken as it was left. Use another "
                 "folder of checkpoints to train on.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
-
-    def go_back(
-        self, state: TrainState, checkpoints: Checkpoints | None, problem: str
-    ) -> None:
-        """Return to the last checkpoint with half the rate, or give up."""
-        advice = "Lower learning_rate, or scale X to ordinary sizes."
-        if checkpoints is None or self._n_retries == _MOST_RETRIES:
-            raise DegenerateError(f"{problem} {advice}")
-        self._n_retries += 1
-        standing = checkpoints.restore(self.tensors, self._history)
-        factor = self._rate_factor / 2
-        warnings.warn(
-            f"{problem} Going on from step {standing.step} with {factor:g} times the "
-            f"learning rate. {advice}",
-            DegenerateWarning,
-            stacklevel=3,
-        )
-        self.take_up(state, replace(standing, rate_factor=factor, is_finished=False))
-
-    def finish(self) -> None:
-        """Leave the network with parameters of its own."""
-        self._step.finish()
 
     @cached_property
     def _zero_objective(self) -> float:
@@ -273,29 +262,27 @@ class _Steps:
             self._config, settled_at=self._settled_at, rate_factor=self._rate_factor
         )
 
+    def _follow_schedule(self) -> None:
+        """Take rates and end from the schedule, as far as it is known now."""
+        schedule = self._plain.schedule = self._schedule
+        self.state.fall_start = schedule.fall_start
+        self.state.max_iter = schedule.n_steps
+
     def _prepare(self) -> None:
         self._plain = PlainStep(
-            self._network,
+            self.state.network,
             self._source,
             self._config,
             seed=self._seed,
-            history=self._history,
+            history=self.state.history,
         )
-        self._step: Step = self._plain
-        self._step.follow(self._schedule)
+        self._step: PlainStep | GraphedStep = self._plain
+        self._follow_schedule()
 
     def _record(self) -> None:
         """Record a step that can be recorded, once; it takes its memory here."""
         if self._plain.is_replayable and self._step is self._plain:
             self._step = GraphedStep(self._plain)
-
-    def _rebuild(self) -> None:
-        """Make the steps anew, by changed settings, with the state they have."""
-        kept = {name: tensor.clone() for name, tensor in self.tensors.items()}
-        self._step.finish()
-        self._prepare()
-        _overwrite(self.tensors, kept)
-        self._plain.parameters.refresh_working()
 
     @property
     def _can_use_less(self) -> bool:
@@ -324,25 +311,11 @@ class _Steps:
             torch.cuda.empty_cache()
         self._rebuild()
 
-
-def _overwrite(tensors: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
-    for name, tensor in tensors.items():
-        tensor.copy_(values[name])
-
-
-def _problem(state: TrainState, config: TrainConfig) -> str:
-    """Return what is wrong with the objective, nothing if all is well."""
-    objective = float(state.record["objective"])
-    if not math.isfinite(objective):
-        return (
-            f"The objective must stay finite, but was {objective} at step {state.step}."
-        )
-    # Zero coefficients have an objective of about gamma / 2: more is a way to start
-    # with, but not to end up at.
-    usual = max(float(state.history[0, 0]), config.gamma / 2)
-    if objective > _EXPLOSION * usual:
-        return (
-            f"The objective must not explode, but was {objective:.4g} at step "
-            f"{state.step}, where {usual:.4g} is usual."
-        )
-    return ""
+    def _rebuild(self) -> None:
+        """Make the steps anew, by changed settings, with the state they have."""
+        kept = {name: x.clone() for name, x in self._plain.state().items()}
+        self._plain.finish()
+        self._prepare()
+        for name, tensor in self._plain.state().items():
+            tensor.copy_(kept[name])
+        self._plain.parameters.refresh_working()

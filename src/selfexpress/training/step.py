@@ -8,7 +8,6 @@ short kernels, and launching them one by one takes longer than running them.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -28,39 +27,11 @@ from selfexpress.training.schedule import Schedule, plan
 RECORDED = ("objective", "reconstruction", "penalty", "learning_rate", "threshold")
 
 
-class Step(Protocol):
-    """What the loop asks of a step."""
-
-    def __call__(self, step: int) -> None:
-        """Take step number ``step`` and write its record into the history."""
-        ...
-
-    def follow(self, schedule: Schedule) -> None:
-        """Take the rates of the steps to come from another schedule."""
-        ...
-
-    def state(self) -> dict[str, Tensor]:
-        """Return the tensors that steps change: to save, or to write saved ones to."""
-        ...
-
-    def finish(self) -> None:
-        """Leave the network with parameters of its own."""
-        ...
-
-
 class PlainStep:
     """A step, one operation after the other.
 
-    Parameters
-    ----------
-    network : SelfExpressiveNetwork
-    source : RowSource
-    config : TrainConfig
-        With ``algorithm``, ``precision`` and ``engine`` chosen, not "auto".
-    seed : int
-        Of the order of the rows.
-    history : Tensor of shape (max_iter, len(RECORDED))
-        On the device of the network; a row is written by each step.
+    Each writes a row of ``history``, (max_iter, len(RECORDED)), which lies on the
+    device of the network. The rates are those of ``schedule``, which may be replaced.
     """
 
     def __init__(
@@ -104,22 +75,16 @@ class PlainStep:
         self.move(rate)
         self.is_moving = False
 
-    def follow(self, schedule: Schedule) -> None:
-        """Take the rates of the steps to come from another schedule."""
-        self.schedule = schedule
-
     def find_gradient(self, index: Tensor) -> tuple[Objective, Tensor]:
-        """Find the gradient for the rows at ``index``.
+        """Find the gradient; return the objective of the rows at ``index``.
 
-        Returns
-        -------
-        tuple of Objective and Tensor
-            The objective of these rows, and the threshold it was found with.
+        With it comes the threshold that it was found with.
         """
         with self._side:
             threshold = self.network.threshold.detach().clone()
         batch = RowBlock(self.source.take(index), index)
-        with self._products():
+        is_tf32 = self.config.precision == "tf32"
+        with float32_products("high") if is_tf32 else nullcontext():
             objective = self._gradient(batch)
         self._side.join()
         return objective, threshold
@@ -143,11 +108,6 @@ class PlainStep:
     def finish(self) -> None:
         """Leave the network with parameters of its own."""
         self.parameters.release()
-
-    def _products(self) -> AbstractContextManager[None]:
-        """Return the context of float32 products: as set for torch, or with tf32."""
-        is_tf32 = self.config.precision == "tf32"
-        return float32_products("high") if is_tf32 else nullcontext()
 
     def _gradient(self, batch: RowBlock) -> Objective:
         if self._fused is not None:
@@ -197,12 +157,10 @@ _WARMUP_STEPS = 3
 
 
 class GraphedStep:
-    """Replays a :class:`~selfexpress.training.step.PlainStep`.
+    """Replays a :class:`PlainStep` whose rows are all on a CUDA device.
 
-    Parameters
-    ----------
-    plain : PlainStep
-        On a CUDA device, with all its rows there.
+    Which rows, which rate and which line of the history come from small tables on the
+    device that a counter walks through: the host says nothing but "again".
     """
 
     def __init__(self, plain: PlainStep) -> None:
@@ -215,14 +173,15 @@ class GraphedStep:
         self._index = torch.zeros(batch_size, dtype=torch.int64, device=device)
         self._place = torch.zeros(1, dtype=torch.int64, device=device)  # in the tables
         self._line = torch.zeros(1, dtype=torch.int64, device=device)  # in the history
-        self._table_start = -_TABLE_STEPS
-        self._next = -1
+        self._schedule: Schedule | None = None  # that the tables follow
+        self._table_start = self._next = -1
         self._side = SideStream(device)
         self._graph = self._recorded()
 
     def __call__(self, step: int) -> None:
         """Replay the graph; send new tables when the old ones are used up."""
-        if not self._table_start <= step < self._table_start + _TABLE_STEPS:
+        is_inside = 0 <= step - self._table_start < _TABLE_STEPS
+        if self._schedule is not self._plain.schedule or not is_inside:
             self._send_tables(step)
         if step != self._next:
             self._place.fill_(step - self._table_start)
@@ -231,21 +190,9 @@ class GraphedStep:
         self._graph.replay()
         self._next = step + 1
 
-    def follow(self, schedule: Schedule) -> None:
-        """Have the tables sent again before the next step, with other rates."""
-        self._plain.follow(schedule)
-        self._table_start = -_TABLE_STEPS
-
-    def state(self) -> dict[str, Tensor]:
-        """Return the tensors that steps change."""
-        return self._plain.state()
-
-    def finish(self) -> None:
-        """Leave the network with parameters of its own."""
-        self._plain.finish()
-
     def _send_tables(self, step: int) -> None:
-        schedule, sampler = self._plain.schedule, self._plain.sampler
+        schedule = self._schedule = self._plain.schedule
+        sampler = self._plain.sampler
         steps = range(step, min(step + _TABLE_STEPS, schedule.n_steps))
         rows = torch.stack([sampler.batch(each) for each in steps])
         rates = torch.tensor([schedule.rate(each) for each in steps])
@@ -255,7 +202,7 @@ class GraphedStep:
 
     def _recorded(self) -> torch.cuda.CUDAGraph:
         """Record a step, after a few real ones whose traces are wiped out again."""
-        changed = {**self.state(), "history": self._plain.history[0]}
+        changed = {**self._plain.state(), "history": self._plain.history[0]}
         before = {name: tensor.clone() for name, tensor in changed.items()}
         try:
             return self._recorded_graph()
@@ -305,12 +252,6 @@ class PermutationSampler:
     Permutations follow one another without a gap, so that every batch is full; one
     that spans two of them may hold a row twice. Batch ``step`` depends on nothing but
     ``seed`` and ``step``: training can go on from any step without stored state.
-
-    Parameters
-    ----------
-    n_samples, batch_size : int
-        A batch holds at most ``n_samples`` rows.
-    seed : int
     """
 
     def __init__(self, n_samples: int, batch_size: int, *, seed: int) -> None:

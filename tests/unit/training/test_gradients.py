@@ -184,7 +184,7 @@ def test_a_recorded_step_is_the_plain_one(algorithm, optimizer, block_size):
             step = GraphedStep(plain)
         for number in range(20):
             step(number)
-        step.finish()
+        plain.finish()
         parameters = [p.detach().clone() for p in network.parameters()]
         found[kind] = (history[:20].clone(), parameters)
     (history, parameters), (other_history, others) = found.values()
@@ -194,7 +194,7 @@ def test_a_recorded_step_is_the_plain_one(algorithm, optimizer, block_size):
 
 
 @pytest.mark.gpu
-def test_a_recorded_step_takes_up_another_schedule_at_once():
+def test_a_recorded_step_follows_another_schedule_at_once():
     """The fall begins within a table that was sent before, and at its first step."""
     source = ArraySource(unit_data(500, 37, seed=0), device="cuda")
     config = TrainConfig(
@@ -210,14 +210,14 @@ def test_a_recorded_step_takes_up_another_schedule_at_once():
     for kind in (lambda plain: plain, GraphedStep):
         network = small_network(37, seed=0, threshold=0.0).float().cuda()
         history = torch.zeros(config.max_iter, len(RECORDED), device="cuda")
-        step = kind(PlainStep(network, source, config, seed=0, history=history))
+        plain = PlainStep(network, source, config, seed=0, history=history)
+        step = kind(plain)
         for number in range(15):
             step(number)
-        schedule = plan(config, settled_at=15)
-        step.follow(schedule)
+        schedule = plain.schedule = plan(config, settled_at=15)
         for number in range(15, schedule.n_steps):
             step(number)
-        step.finish()
+        plain.finish()
         found.append(history[: schedule.n_steps].cpu())
     rates = torch.tensor([schedule.rate(number) for number in range(20)])
     for history in found:

@@ -9,11 +9,11 @@ from stopping import FailAt, StopError
 
 from selfexpress import make_subspaces
 from selfexpress.config import NetworkConfig, TrainConfig
-from selfexpress.errors import CheckpointError, DegenerateWarning, MemoryWarning
+from selfexpress.errors import DegenerateWarning, MemoryWarning
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.rows.sources import ArraySource
 from selfexpress.training.callbacks import Callback, ProgressBar
-from selfexpress.training.checkpoints import CheckpointFolder, Checkpoints
+from selfexpress.training.checkpoints import Checkpoints, Progress
 from selfexpress.training.loop import train
 from selfexpress.training.objective import GRADIENT_STEPS
 from selfexpress.training.schedule import has_settled, plan
@@ -149,7 +149,7 @@ def test_noise_is_averaged_out_before_it_is_believed(seed):
 
 
 class Watch(Callback):
-    """Notes what was told about the end of training."""
+    """Notes by step what is known of the end of training."""
 
     def __init__(self):
         self.ends = {}
@@ -158,10 +158,23 @@ class Watch(Callback):
         self.ends[state.step] = (state.fall_start, state.max_iter)
 
 
-def test_training_ends_a_third_after_the_objective_settled(seed):
+def run(*callbacks, seed=0, checkpoints=None, **changes):
+    """Train a fresh network; return it and its history."""
     network, source = problem(seed)
+    history = train(
+        network,
+        source,
+        config(**changes),
+        seed=seed,
+        callbacks=callbacks,
+        checkpoints=checkpoints,
+    )
+    return network, history
+
+
+def test_training_ends_a_third_after_the_objective_settled(seed):
     watch = Watch()
-    history = train(network, source, config(), seed=seed, callbacks=[watch])
+    _, history = run(watch, seed=seed)
     n_steps = len(history["objective"])
     settled_at, end = watch.ends[n_steps]
     assert 300 <= settled_at < 600
@@ -172,27 +185,23 @@ def test_training_ends_a_third_after_the_objective_settled(seed):
     schedule = plan(config(), settled_at=settled_at)
     rates = np.float32([schedule.rate(step) for step in range(n_steps)])
     np.testing.assert_array_equal(history["learning_rate"], rates)
-    assert not has_settled(
-        torch.from_numpy(history["objective"][: settled_at - 100]), zero=25.0
-    )
-    assert has_settled(torch.from_numpy(history["objective"][:settled_at]), zero=25.0)
+    objective = torch.from_numpy(history["objective"])
+    assert not has_settled(objective[: settled_at - 100], zero=25.0)
+    assert has_settled(objective[:settled_at], zero=25.0)
 
 
 def test_until_it_settles_training_is_that_of_a_constant_rate(seed):
-    histories = []
-    for schedule in ("constant", "adaptive"):
-        network, source = problem(seed)
-        chosen = config(schedule=schedule, max_iter=400)
-        histories.append(train(network, source, chosen, seed=seed)["objective"])
-    np.testing.assert_array_equal(histories[0][:300], histories[1][:300])
-    assert histories[0][-1] != histories[1][-1]
+    constant, adaptive = (
+        run(seed=seed, schedule=schedule, max_iter=400)[1]["objective"]
+        for schedule in ("constant", "adaptive")
+    )
+    np.testing.assert_array_equal(constant[:300], adaptive[:300])
+    assert constant[-1] != adaptive[-1]
 
 
 def test_training_that_does_not_settle_ends_with_max_iter():
-    network, source = problem(0)
     # So small a gamma is not worth a coefficient: the plateau is all there is.
-    chosen = config(gamma=0.5, max_iter=500)
-    history = train(network, source, chosen, seed=0)
+    _, history = run(gamma=0.5, max_iter=500)
     assert len(history["objective"]) == 500
     assert history["learning_rate"][375] == pytest.approx(3e-3)
     assert history["learning_rate"][-1] < 1e-6
@@ -209,31 +218,23 @@ def test_rows_of_zeros_do_not_end_the_plateau():
 
 
 def test_a_step_of_less_memory_keeps_to_the_schedule(monkeypatch):
-    network, source = problem(0)
-    undisturbed = train(network, source, config(), seed=0)
-    n_steps = len(undisturbed["objective"])
-
+    rates = run()[1]["learning_rate"]
     real, calls = GRADIENT_STEPS["naive"], []
 
     def failing_near_the_end(*arguments):
         calls.append(arguments)
-        if len(calls) == n_steps - 10:
+        if len(calls) == len(rates) - 10:
             raise MemoryError
         return real(*arguments)
 
     monkeypatch.setitem(GRADIENT_STEPS, "naive", failing_near_the_end)
-    network, _ = problem(0)
     with pytest.warns(MemoryWarning):
-        history = train(network, source, config(), seed=0)
-    np.testing.assert_array_equal(
-        history["learning_rate"], undisturbed["learning_rate"]
-    )
+        _, history = run()
+    np.testing.assert_array_equal(history["learning_rate"], rates)
 
 
 def test_the_bar_knows_the_end_once_the_rate_falls(capsys):
-    network, source = problem(0)
-    history = train(network, source, config(), seed=0, callbacks=[ProgressBar()])
-    n_steps = len(history["objective"])
+    n_steps = len(run(ProgressBar())[1]["objective"])
     assert n_steps < MOST
     assert f"{n_steps}/{n_steps}" in capsys.readouterr().err
 
@@ -242,16 +243,16 @@ def test_the_bar_knows_the_end_once_the_rate_falls(capsys):
 
 
 class SaveAt(Checkpoints):
-    """Checkpoints after the steps that are named, and at the end."""
+    """Checkpoints after the given steps, and at the end."""
 
     def __init__(self, folder, *steps):
         super().__init__(folder, seconds=1e9)
         self.steps, self.n_asked = steps, 0
 
     def begin(self, *arguments):
-        standing = super().begin(*arguments)
-        self.n_asked = standing.step
-        return standing
+        progress = super().begin(*arguments)
+        self.n_asked = progress.step
+        return progress
 
     @property
     def is_due(self):
@@ -266,57 +267,35 @@ def settled_step(history):
 
 
 def test_an_interrupted_training_ends_as_an_undisturbed_one(seed, tmp_path):
-    undisturbed, source = problem(seed)
-    expected = train(undisturbed, source, config(), seed=seed)
+    undisturbed, expected = run(seed=seed)
     settled_at = settled_step(expected)
     # Before the rule is asked, right after it was, and while the rate falls.
     saved = (settled_at - 1, settled_at, settled_at + 40)
     for step in saved:
-        network, _ = problem(seed)
+        checkpoints = SaveAt(tmp_path, *saved)
         with pytest.raises(StopError):
-            train(
-                network, source, config(), seed=seed,
-                callbacks=[FailAt(step + 1)], checkpoints=SaveAt(tmp_path, *saved),
-            )  # fmt: skip
-        standing = CheckpointFolder(tmp_path).newest().facts["standing"]
-        assert standing["step"] == step
-        assert standing["settled_at"] == (None if step < settled_at else settled_at)
-    network, _ = problem(seed)
-    watch = Watch()
-    actual = train(
-        network, source, config(), seed=seed,
-        callbacks=[watch], checkpoints=SaveAt(tmp_path),
-    )  # fmt: skip
-    assert min(watch.ends) == settled_at + 41
-    for name, tensor in undisturbed.state_dict().items():
-        assert torch.equal(tensor, network.state_dict()[name]), name
-    for name, values in expected.items():
-        np.testing.assert_array_equal(actual[name], values)
+            run(FailAt(step + 1), seed=seed, checkpoints=checkpoints)
+        known = None if step < settled_at else settled_at
+        assert checkpoints.newest().progress == Progress(step, settled_at=known)
+    for first in (settled_at + 41, None):
+        watch = Watch()
+        network, actual = run(watch, seed=seed, checkpoints=SaveAt(tmp_path))
+        # The second time it has ended, and is not done again.
+        assert min(watch.ends, default=None) == first
+        for name, tensor in undisturbed.state_dict().items():
+            assert torch.equal(tensor, network.state_dict()[name]), name
+        for name, values in expected.items():
+            np.testing.assert_array_equal(actual[name], values)
 
 
 def test_checkpoints_between_two_looks_change_nothing(seed, tmp_path):
     """Small batches: the noise is averaged out some time between two looks."""
-    lengths = []
+    lengths = set()
     for steps in ((), range(301, MOST, 10)):
-        network, source = problem(seed)
         checkpoints = SaveAt(tmp_path / str(len(steps)), *steps)
-        chosen = config(batch_size=8)
-        history = train(network, source, chosen, seed=seed, checkpoints=checkpoints)
-        lengths.append(len(history["objective"]))
-    assert lengths[0] == lengths[1]
-
-
-def test_a_finished_training_is_not_done_again(tmp_path):
-    network, source = problem(0)
-    first = train(network, source, config(), seed=0, checkpoints=SaveAt(tmp_path))
-    network, _ = problem(0)
-    watch = Watch()
-    again = train(
-        network, source, config(), seed=0,
-        callbacks=[watch], checkpoints=SaveAt(tmp_path),
-    )  # fmt: skip
-    assert watch.ends == {}
-    np.testing.assert_array_equal(again["objective"], first["objective"])
+        _, history = run(seed=seed, checkpoints=checkpoints, batch_size=8)
+        lengths.add(len(history["objective"]))
+    assert len(lengths) == 1
 
 
 class Spoil(Callback):
@@ -332,53 +311,16 @@ class Spoil(Callback):
 
 
 @pytest.mark.parametrize("is_saved", [False, True], ids=["before", "after"])
-def test_going_back_takes_up_what_was_known_then(is_saved, tmp_path):
+def test_going_back_returns_to_what_was_known_then(is_saved, tmp_path):
     """From before the rule fired it is asked anew, from after it holds."""
-    network, source = problem(0)
-    settled_at = settled_step(train(network, source, config(), seed=0))
-    network, _ = problem(0)
+    settled_at = settled_step(run()[1])
     saved = settled_at if is_saved else 50
     watch = Watch()
     with pytest.warns(DegenerateWarning, match=f"from step {saved} with 0.5 times"):
-        history = train(
-            network, source, config(), seed=0,
-            callbacks=[Spoil(), watch], checkpoints=SaveAt(tmp_path, saved),
-        )  # fmt: skip
+        _, history = run(Spoil(), watch, checkpoints=SaveAt(tmp_path, saved))
     n_steps = len(history["objective"])
     expected = (settled_at, n_steps) if is_saved else (675, MOST)
     assert watch.ends[saved + 1] == expected
     assert n_steps == -(-settled_step(history) * 4 // 3)
     assert history["learning_rate"][saved] == pytest.approx(1.5e-3)
     assert history["learning_rate"][-1] < 1e-6
-
-
-@pytest.mark.parametrize("settled_at", [0, -1, 301, "300", 1.5, True])
-def test_a_moment_that_cannot_be_is_refused(settled_at, tmp_path):
-    network, source = problem(0)
-    with pytest.raises(StopError):
-        train(
-            network, source, config(), seed=0,
-            callbacks=[FailAt(301)], checkpoints=SaveAt(tmp_path, 300),
-        )  # fmt: skip
-    folder = CheckpointFolder(tmp_path)
-    newest = folder.newest()
-    standing = {**newest.facts["standing"], "settled_at": settled_at}
-    folder.save(300, newest.tensors, {**newest.facts, "standing": standing})
-    with pytest.raises(CheckpointError, match="must hold the state"):
-        train(network, source, config(), seed=0, checkpoints=SaveAt(tmp_path))
-
-
-def test_checkpoints_of_before_there_was_a_rule_are_taken_up(tmp_path):
-    network, source = problem(0)
-    chosen = config(schedule="cosine", max_iter=20)
-    with pytest.raises(StopError):
-        train(
-            network, source, chosen, seed=0,
-            callbacks=[FailAt(11)], checkpoints=SaveAt(tmp_path, 10),
-        )  # fmt: skip
-    folder = CheckpointFolder(tmp_path)
-    newest = folder.newest()
-    standing = {"step": 10, "rate_factor": 1.0, "is_finished": False}
-    folder.save(10, newest.tensors, {**newest.facts, "standing": standing})
-    history = train(network, source, chosen, seed=0, checkpoints=SaveAt(tmp_path))
-    assert len(history["objective"]) == 20
