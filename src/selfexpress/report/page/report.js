@@ -1,60 +1,50 @@
 "use strict";
+const byId = (id) => document.getElementById(id);
+const darkSystem = matchMedia("(prefers-color-scheme: dark)");
+
 // Light or dark: as the system says until the reader chooses.
-(() => {
+{
   const root = document.documentElement;
-  const button = document.getElementById("theme");
-  const system = matchMedia("(prefers-color-scheme: dark)");
-  const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
-  function show() {
-    button.setAttribute("aria-pressed", String(isDark()));
-  }
+  const button = byId("theme");
+  const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : darkSystem.matches);
+  const show = () => button.setAttribute("aria-pressed", String(isDark()));
   button.hidden = false;
   button.addEventListener("click", () => {
     root.dataset.theme = isDark() ? "light" : "dark";
     show();
     document.dispatchEvent(new Event("themechange"));
   });
-  system.addEventListener("change", show);
+  darkSystem.addEventListener("change", show);
   show();
-})();
+}
 
-// The link of the section in view is marked in the navigation.
-(() => {
-  const links = new Map();
-  for (const link of document.querySelectorAll("nav a")) {
-    links.set(link.getAttribute("href").slice(1), link);
-  }
+// The link of the first section in view is marked in the navigation.
+{
+  const links = [...document.querySelectorAll("nav a")];
   const seen = new Set();
   const watcher = new IntersectionObserver(
     (entries) => {
-      for (const entry of entries) {
-        if (entry.isIntersecting) seen.add(entry.target.id);
-        else seen.delete(entry.target.id);
+      for (const { target, isIntersecting } of entries) {
+        if (isIntersecting) seen.add(`#${target.id}`);
+        else seen.delete(`#${target.id}`);
       }
-      let isFirst = true;
-      for (const [name, link] of links) {
-        const isCurrent = seen.has(name) && isFirst;
-        if (isCurrent) isFirst = false;
-        if (isCurrent) link.setAttribute("aria-current", "true");
-        else link.removeAttribute("aria-current");
-      }
+      const current = links.find((link) => seen.has(link.hash));
+      for (const link of links) link.removeAttribute("aria-current");
+      current?.setAttribute("aria-current", "true");
     },
     { rootMargin: "-15% 0px -70% 0px" },
   );
-  for (const name of links.keys()) watcher.observe(document.getElementById(name));
-})();
+  for (const link of links) watcher.observe(document.querySelector(link.hash));
+}
 
 // The scatter of the spectral embedding: points are drawn straight into the pixels of a
 // canvas, so that tens of thousands move smoothly without a graphics library.
-(() => {
-  const stage = document.getElementById("map-stage");
-  if (!stage) return;
-  const data = JSON.parse(document.getElementById("map-data").textContent);
-  const canvas = document.getElementById("map-canvas");
-  const overlay = document.getElementById("map-overlay");
-  const tooltip = document.getElementById("map-tooltip");
-  const status = document.getElementById("map-status");
-  const spoken = document.getElementById("map-spoken");
+{
+  const data = JSON.parse(byId("map-data").textContent);
+  const stage = byId("map-stage");
+  const canvas = byId("map-canvas");
+  const overlay = byId("map-overlay");
+  const tooltip = byId("map-tooltip");
   const context = canvas.getContext("2d", { alpha: false });
   const marks = overlay.getContext("2d");
   const SPAN = 65535;
@@ -65,43 +55,34 @@
 
   const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   const wide = (text) => new Uint16Array(bytes(text).buffer);
+  const long = (text) => new Uint32Array(bytes(text).buffer);
   const plane = wide(data.plane);
-  const index = new Uint32Array(bytes(data.index).buffer);
+  const x = plane.filter((_, k) => k % 2 === 0);
+  const y = plane.filter((_, k) => k % 2 === 1);
+  const index = long(data.index);
   const label = wide(data.labels);
   const truth = data.truth ? wide(data.truth) : null;
   const margin = bytes(data.margins);
   const n = label.length;
-  const x = new Uint16Array(n);
-  const y = new Uint16Array(n);
-  for (let i = 0; i < n; i += 1) {
-    x[i] = plane[2 * i];
-    y[i] = plane[2 * i + 1];
-  }
   const placeOf = new Map();
-  for (let i = 0; i < n; i += 1) placeOf.set(index[i], i);
+  index.forEach((sample, i) => placeOf.set(sample, i));
 
   // Pictures of some samples, by the place of their point.
   const tileOf = new Map();
-  let sheet = null;
+  const sheet = new Image();
   if (data.pictures) {
-    const tiles = new Uint32Array(bytes(data.pictures.index).buffer);
-    tiles.forEach((sample, tile) => {
+    long(data.pictures.index).forEach((sample, tile) => {
       if (placeOf.has(sample)) tileOf.set(placeOf.get(sample), tile);
     });
-    sheet = new Image();
     sheet.onload = () => refresh();
     sheet.src = data.pictures.sheet;
   }
-
-  // A grid of cells finds the point under a pointer without visiting all of them.
-  const CELLS = 128;
-  const cellOf = (i) => ((y[i] * CELLS) >> 16) * CELLS + ((x[i] * CELLS) >> 16);
-  const starts = new Uint32Array(CELLS * CELLS + 1);
-  for (let i = 0; i < n; i += 1) starts[cellOf(i) + 1] += 1;
-  for (let c = 0; c < CELLS * CELLS; c += 1) starts[c + 1] += starts[c];
-  const members = new Uint32Array(n);
-  const filled = starts.slice(0, -1);
-  for (let i = 0; i < n; i += 1) members[filled[cellOf(i)]++] = i;
+  function drawTile(target, i, left, top, factor) {
+    const { width: w, height: h, columns } = data.pictures;
+    const column = (tileOf.get(i) % columns) * w;
+    const row = Math.floor(tileOf.get(i) / columns) * h;
+    target.drawImage(sheet, column, row, w, h, left, top, w * factor, h * factor);
+  }
 
   const view = { x: SPAN / 2, y: SPAN / 2, zoom: 1 };
   let width = 0;
@@ -112,13 +93,17 @@
   let chosen = -1;
   let hovered = -1;
   let isPending = false;
-  const selected = new Set();
   let mode = "cluster";
+  const selected = new Set();
 
   const scale = () => (Math.min(width, height) * 0.94 * view.zoom) / SPAN;
   const toScreen = (i) => [
     (x[i] - view.x) * scale() + width / 2,
     (y[i] - view.y) * scale() + height / 2,
+  ];
+  const toPlane = (sx, sy) => [
+    view.x + (sx - width / 2) / scale(),
+    view.y + (sy - height / 2) / scale(),
   ];
 
   // ---- colours -------------------------------------------------------------------
@@ -132,12 +117,9 @@
     agreement: (i) => (isWrong(i) ? 1 : 0),
     margin: (i) => (margin[i] * colours.margin.length) >> 8,
   };
-  const background = () => {
-    const text = getComputedStyle(stage).backgroundColor;
-    return text.match(/\d+/g).slice(0, 3).map(Number);
-  };
+  const isShown = (i) => selected.size === 0 || selected.has(groupOf[mode](i));
   // Pixels are words of alpha, blue, green, red.
-  const word = (c) => ((255 << 24) | (c[2] << 16) | (c[1] << 8) | c[0]) >>> 0;
+  const word = (r, g, b) => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
 
   // ---- drawing -------------------------------------------------------------------
   function resize() {
@@ -153,21 +135,20 @@
     refresh();
   }
 
+  // Steps to the pixels of a dot, and how much of each it covers.
   function stamp(radius) {
     const reach = Math.ceil(radius);
-    const cells = [];
+    const steps = [];
+    const weights = [];
     for (let v = -reach; v <= reach; v += 1) {
       for (let u = -reach; u <= reach; u += 1) {
-        const cover = Math.min(1, Math.max(0, radius + 0.5 - Math.hypot(u, v)));
-        if (cover > 0.05) cells.push([v * canvas.width + u, Math.round(cover * 218)]);
+        const cover = Math.min(1, radius + 0.5 - Math.hypot(u, v));
+        if (cover <= 0.05) continue;
+        steps.push(v * canvas.width + u);
+        weights.push(Math.round(cover * 218));
       }
     }
-    return {
-      reach,
-      steps: Int32Array.from(cells, ([step]) => step),
-      weights: Int32Array.from(cells, ([, weight]) => weight),
-      faint: Int32Array.from(cells, ([, weight]) => weight >> 3),
-    };
+    return { reach, steps, weights };
   }
 
   function blend(at, c, weight) {
@@ -175,41 +156,32 @@
     const r = old & 255;
     const g = (old >> 8) & 255;
     const b = (old >> 16) & 255;
-    words[at] =
-      (0xff000000 |
-        ((b + (((c[2] - b) * weight) >> 8)) << 16) |
-        ((g + (((c[1] - g) * weight) >> 8)) << 8) |
-        (r + (((c[0] - r) * weight) >> 8))) >>>
-      0;
+    const mix = (low, high) => low + (((high - low) * weight) >> 8);
+    words[at] = word(mix(r, c[0]), mix(g, c[1]), mix(b, c[2]));
   }
 
   function drawPoints() {
-    const ground = background();
-    words.fill(word(ground));
-    const group = groupOf[mode];
-    const palette = colours[mode];
-    const size = Math.min(5, Math.max(0.8, 1.5 * Math.sqrt(6000 / n) * view.zoom ** 0.6));
-    const dot = stamp(Math.max(0.7, Math.min(size, 5) * ratio));
+    const ground = getComputedStyle(stage).backgroundColor.match(/\d+/g).map(Number);
+    words.fill(word(...ground));
+    const size = 1.5 * Math.sqrt(6000 / n) * view.zoom ** 0.6;
+    const { reach, steps, weights } = stamp(Math.min(5, Math.max(0.8, size)) * ratio);
     const s = scale() * ratio;
-    const left = canvas.width / 2 - view.x * s;
-    const top = canvas.height / 2 - view.y * s;
-    const W = canvas.width;
-    const H = canvas.height;
+    const { width: W, height: H } = canvas;
+    const left = W / 2 - view.x * s;
+    const top = H / 2 - view.y * s;
     let drawn = 0;
-    const { steps, reach } = dot;
     // What is singled out lies on top of the rest.
     for (let pass = selected.size > 0 ? 0 : 1; pass < 2; pass += 1) {
       for (let i = 0; i < n; i += 1) {
-        const isFaint = selected.size > 0 && !selected.has(group(i));
-        if (isFaint !== (pass === 0)) continue;
         const px = (x[i] * s + left) | 0;
         const py = (y[i] * s + top) | 0;
         if (px < reach || py < reach || px >= W - reach || py >= H - reach) continue;
-        const c = palette[group(i)];
-        drawn += 1;
-        const weights = isFaint ? dot.faint : dot.weights;
+        if (isShown(i) !== (pass === 1)) continue;
+        const colour = colours[mode][groupOf[mode](i)];
+        const faint = pass === 0 ? 3 : 0;
         const at = py * W + px;
-        for (let k = 0; k < steps.length; k += 1) blend(at + steps[k], c, weights[k]);
+        for (let k = 0; k < steps.length; k += 1) blend(at + steps[k], colour, weights[k] >> faint);
+        drawn += 1;
       }
     }
     context.putImageData(pixels, 0, 0);
@@ -217,28 +189,24 @@
   }
 
   function drawPictures() {
-    if (!sheet || !sheet.complete || view.zoom < PICTURE_ZOOM) return;
-    const { width: w, height: h, columns } = data.pictures;
+    if (!data.pictures || !sheet.complete || view.zoom < PICTURE_ZOOM) return;
+    const { width: w, height: h } = data.pictures;
     const side = 26 * ratio * Math.min(1.6, view.zoom / PICTURE_ZOOM);
     const factor = side / Math.max(w, h);
+    const rim = 2 * ratio;
     context.imageSmoothingEnabled = false;
     let count = 0;
-    for (const [i, tile] of tileOf) {
-      if (count >= MOST_PICTURES) break;
-      if (selected.size > 0 && !selected.has(groupOf[mode](i))) continue;
+    for (const i of tileOf.keys()) {
       const [sx, sy] = toScreen(i).map((value) => value * ratio);
-      if (sx < -side || sy < -side) continue;
-      if (sx > canvas.width + side || sy > canvas.height + side) continue;
-      count += 1;
+      const isInside = sx > -side && sy > -side && sx < canvas.width + side && sy < canvas.height + side;
+      if (!isInside || !isShown(i)) continue;
       const left = Math.round(sx - (w * factor) / 2);
       const top = Math.round(sy - (h * factor) / 2);
-      const c = colours[mode][groupOf[mode](i)];
-      context.fillStyle = `rgb(${c[0]} ${c[1]} ${c[2]})`;
-      const rim = 2 * ratio;
+      context.fillStyle = `rgb(${colours[mode][groupOf[mode](i)].join(" ")})`;
       context.fillRect(left - rim, top - rim, w * factor + 2 * rim, h * factor + 2 * rim);
-      const column = (tile % columns) * w;
-      const row = Math.floor(tile / columns) * h;
-      context.drawImage(sheet, column, row, w, h, left, top, w * factor, h * factor);
+      drawTile(context, i, left, top, factor);
+      count += 1;
+      if (count === MOST_PICTURES) break;
     }
   }
 
@@ -255,6 +223,7 @@
     marks.clearRect(0, 0, overlay.width, overlay.height);
     if (chosen >= 0) ring(chosen, 11, 3);
     if (hovered >= 0 && hovered !== chosen) ring(hovered, 8, 2);
+    placeTooltip();
   }
 
   function draw() {
@@ -262,18 +231,17 @@
     const drawn = drawPoints();
     drawPictures();
     drawMarks();
-    stage.dataset.zoom = view.zoom.toFixed(3);
-    stage.dataset.centre = `${Math.round(view.x)} ${Math.round(view.y)}`;
-    stage.dataset.drawn = String(drawn);
-    if (!stage.dataset.ready) {
-      stage.dataset.opened = performance.now().toFixed(0);
-      stage.dataset.ready = "true";
-    }
+    Object.assign(stage.dataset, {
+      zoom: view.zoom.toFixed(3),
+      centre: `${Math.round(view.x)} ${Math.round(view.y)}`,
+      drawn,
+      opened: stage.dataset.opened || performance.now().toFixed(0),
+      ready: true,
+    });
     // One finger scrolls the page until the reader has zoomed in, then it moves the map.
     stage.style.touchAction = view.zoom > 1.01 ? "none" : "pan-y";
-    const times = view.zoom < 10 ? view.zoom.toFixed(1) : view.zoom.toFixed(0);
-    status.textContent = `${drawn.toLocaleString("en")} points in view, zoom ${times}×`;
-    placeTooltip();
+    const times = view.zoom.toFixed(view.zoom < 10 ? 1 : 0);
+    byId("map-status").textContent = `${drawn.toLocaleString("en")} points in view, zoom ${times}×`;
   }
 
   function refresh() {
@@ -283,62 +251,41 @@
   }
 
   // ---- moving --------------------------------------------------------------------
-  function limit() {
-    view.zoom = Math.min(MAX_ZOOM, Math.max(1, view.zoom));
+  function move(to) {
+    Object.assign(view, to);
     const half = SPAN / 2 / view.zoom;
     for (const axis of ["x", "y"]) {
       view[axis] = Math.min(SPAN - half * 0.5, Math.max(half * 0.5, view[axis]));
       if (view.zoom === 1) view[axis] = SPAN / 2;
     }
+    refresh();
   }
 
   function zoomAt(factor, sx = width / 2, sy = height / 2) {
-    const before = scale();
-    const fixedX = view.x + (sx - width / 2) / before;
-    const fixedY = view.y + (sy - height / 2) / before;
+    const [fixedX, fixedY] = toPlane(sx, sy);
     view.zoom = Math.min(MAX_ZOOM, Math.max(1, view.zoom * factor));
-    view.x = fixedX - (sx - width / 2) / scale();
-    view.y = fixedY - (sy - height / 2) / scale();
-    limit();
-    refresh();
+    const [movedX, movedY] = toPlane(sx, sy);
+    move({ x: view.x + fixedX - movedX, y: view.y + fixedY - movedY });
   }
 
-  function pan(dx, dy) {
-    view.x -= dx / scale();
-    view.y -= dy / scale();
-    limit();
-    refresh();
-  }
+  const pan = (dx, dy) => move({ x: view.x - dx / scale(), y: view.y - dy / scale() });
 
   function reset() {
-    Object.assign(view, { x: SPAN / 2, y: SPAN / 2, zoom: 1 });
     chosen = -1;
     hovered = -1;
-    refresh();
+    move({ zoom: 1 });
   }
 
   // ---- picking -------------------------------------------------------------------
-  function nearest(sx, sy, reach) {
-    const s = scale();
-    const wantX = view.x + (sx - width / 2) / s;
-    const wantY = view.y + (sy - height / 2) / s;
-    const far = reach / s;
-    const cell = (value) =>
-      Math.min(CELLS - 1, Math.max(0, Math.floor((value * CELLS) / 65536)));
+  function nearest(sx, sy, reach = PICK_PIXELS) {
+    const [wantX, wantY] = toPlane(sx, sy);
     let best = -1;
-    let bestDistance = far * far;
-    for (let cy = cell(wantY - far); cy <= cell(wantY + far); cy += 1) {
-      for (let cx = cell(wantX - far); cx <= cell(wantX + far); cx += 1) {
-        const c = cy * CELLS + cx;
-        for (let at = starts[c]; at < starts[c + 1]; at += 1) {
-          const i = members[at];
-          if (selected.size > 0 && !selected.has(groupOf[mode](i))) continue;
-          const distance = (x[i] - wantX) ** 2 + (y[i] - wantY) ** 2;
-          if (distance < bestDistance) {
-            bestDistance = distance;
-            best = i;
-          }
-        }
+    let least = (reach / scale()) ** 2;
+    for (let i = 0; i < n; i += 1) {
+      const distance = (x[i] - wantX) ** 2 + (y[i] - wantY) ** 2;
+      if (distance < least && isShown(i)) {
+        least = distance;
+        best = i;
       }
     }
     return best;
@@ -351,22 +298,18 @@
       text.push(`class ${data.class_names[truth[i]]}, ${verdict}`);
     }
     const share = margin[i] / 255;
-    const word = share < 0.2 ? "doubtful" : share < 0.6 ? "fair" : "clear";
-    text.push(`margin ${share.toFixed(2)}, ${word}`);
+    const kind = share < 0.2 ? "doubtful" : share < 0.6 ? "fair" : "clear";
+    text.push(`margin ${share.toFixed(2)}, ${kind}`);
     return text;
   }
 
   function fillTooltip(i) {
     tooltip.replaceChildren();
     if (tileOf.has(i) && sheet.complete) {
-      const { width: w, height: h, columns } = data.pictures;
       const picture = document.createElement("canvas");
-      picture.width = w;
-      picture.height = h;
-      const tile = tileOf.get(i);
-      const column = (tile % columns) * w;
-      const row = Math.floor(tile / columns) * h;
-      picture.getContext("2d").drawImage(sheet, column, row, w, h, 0, 0, w, h);
+      picture.width = data.pictures.width;
+      picture.height = data.pictures.height;
+      drawTile(picture.getContext("2d"), i, 0, 0, 1);
       tooltip.append(picture);
     }
     const list = document.createElement("div");
@@ -383,8 +326,8 @@
     const [sx, sy] = i >= 0 ? toScreen(i) : [-1, -1];
     tooltip.hidden = sx < 0 || sy < 0 || sx > width || sy > height;
     if (tooltip.hidden) return;
-    if (tooltip.dataset.point !== String(index[i])) {
-      tooltip.dataset.point = String(index[i]);
+    if (tooltip.dataset.point !== String(i)) {
+      tooltip.dataset.point = i;
       fillTooltip(i);
     }
     const box = tooltip.getBoundingClientRect();
@@ -397,15 +340,13 @@
     if (i === hovered) return;
     hovered = i;
     drawMarks();
-    placeTooltip();
   }
 
-  function choose(i, speak) {
+  function choose(i, otherwise = "No point here") {
     chosen = i;
     hovered = -1;
     drawMarks();
-    placeTooltip();
-    if (speak) spoken.textContent = i >= 0 ? lines(i).join(", ") : "No point here";
+    byId("map-spoken").textContent = i >= 0 ? lines(i).join(", ") : otherwise;
   }
 
   // ---- pointer, wheel, keys --------------------------------------------------------
@@ -418,12 +359,10 @@
       event.clientY - box.top - stage.clientTop,
     ];
   };
-  const spread = () => {
-    const [a, b] = [...fingers.values()];
-    return {
-      distance: Math.hypot(a[0] - b[0], a[1] - b[1]),
-      middle: [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2],
-    };
+  // The middle of all fingers, and how far two of them are apart.
+  const grip = () => {
+    const [a, b = a] = [...fingers.values()];
+    return [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2, Math.hypot(a[0] - b[0], a[1] - b[1])];
   };
   stage.addEventListener("pointerdown", (event) => {
     fingers.set(event.pointerId, at(event));
@@ -433,28 +372,22 @@
     }
   });
   stage.addEventListener("pointermove", (event) => {
-    const here = at(event);
     if (!fingers.has(event.pointerId)) {
-      hover(nearest(here[0], here[1], PICK_PIXELS));
+      hover(nearest(...at(event)));
       return;
     }
-    const before = fingers.get(event.pointerId);
-    const old = fingers.size === 2 ? spread() : null;
-    fingers.set(event.pointerId, here);
-    if (old) {
-      const now = spread();
-      moved += 10;
-      pan(now.middle[0] - old.middle[0], now.middle[1] - old.middle[1]);
-      if (old.distance > 0) zoomAt(now.distance / old.distance, ...now.middle);
-      return;
-    }
-    moved += Math.hypot(here[0] - before[0], here[1] - before[1]);
-    if (moved > 3) pan(here[0] - before[0], here[1] - before[1]);
+    const [oldX, oldY, oldApart] = grip();
+    fingers.set(event.pointerId, at(event));
+    const [newX, newY, apart] = grip();
+    // The first pixels tell a press from a drag; two fingers are never a press.
+    moved += fingers.size > 1 ? 10 : Math.hypot(newX - oldX, newY - oldY);
+    if (moved > 3) pan(newX - oldX, newY - oldY);
+    if (oldApart > 0) zoomAt(apart / oldApart, newX, newY);
   });
   const release = (event) => {
     const isTap = event.type === "pointerup" && moved <= 6 && fingers.size === 1;
     fingers.delete(event.pointerId);
-    if (isTap) choose(nearest(...at(event), PICK_PIXELS * 1.5), true);
+    if (isTap) choose(nearest(...at(event), PICK_PIXELS * 1.5));
   };
   stage.addEventListener("pointerup", release);
   stage.addEventListener("pointercancel", release);
@@ -472,11 +405,7 @@
     { passive: false },
   );
 
-  const actions = {
-    "zoom-in": () => zoomAt(1.6),
-    "zoom-out": () => zoomAt(1 / 1.6),
-    reset,
-  };
+  const actions = { "zoom-in": () => zoomAt(1.6), "zoom-out": () => zoomAt(1 / 1.6), reset };
   const keys = {
     "+": actions["zoom-in"],
     "=": actions["zoom-in"],
@@ -486,8 +415,8 @@
     ArrowRight: () => pan(-60, 0),
     ArrowUp: () => pan(0, 60),
     ArrowDown: () => pan(0, -60),
-    Enter: () => choose(nearest(width / 2, height / 2, Math.hypot(width, height)), true),
-    Escape: () => choose(-1, false),
+    Enter: () => choose(nearest(width / 2, height / 2, Infinity)),
+    Escape: () => choose(-1, ""),
   };
   stage.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || !(event.key in keys)) return;
@@ -495,28 +424,25 @@
     keys[event.key]();
   });
   for (const button of document.querySelectorAll("[data-map-action]")) {
-    button.addEventListener("click", () => actions[button.dataset.mapAction]());
+    button.addEventListener("click", actions[button.dataset.mapAction]);
   }
 
   // ---- colours and groups chosen by the reader ---------------------------------------
-  const legends = document.querySelectorAll("[data-legend]");
-  function showLegend() {
-    for (const legend of legends) legend.hidden = legend.dataset.legend !== mode;
-  }
-  document.getElementById("map-colour")?.addEventListener("change", (event) => {
-    mode = event.target.value;
+  const groups = document.querySelectorAll("[data-group]");
+  function showMode() {
+    mode = byId("map-colour").value;
     selected.clear();
-    for (const button of document.querySelectorAll("[data-group]")) {
-      button.setAttribute("aria-pressed", "false");
+    for (const button of groups) button.setAttribute("aria-pressed", "false");
+    for (const legend of document.querySelectorAll("[data-legend]")) {
+      legend.hidden = legend.dataset.legend !== mode;
     }
-    showLegend();
     refresh();
-  });
-  for (const button of document.querySelectorAll("[data-group]")) {
+  }
+  byId("map-colour").addEventListener("change", showMode);
+  for (const button of groups) {
     button.addEventListener("click", () => {
       const group = Number(button.dataset.group);
-      if (selected.has(group)) selected.delete(group);
-      else selected.add(group);
+      if (!selected.delete(group)) selected.add(group);
       button.setAttribute("aria-pressed", String(selected.has(group)));
       hovered = -1;
       refresh();
@@ -526,14 +452,9 @@
   // ---- members of the gallery show where they lie ------------------------------------
   for (const button of document.querySelectorAll("[data-sample]")) {
     const place = placeOf.get(Number(button.dataset.sample));
-    if (place === undefined) continue;
     button.addEventListener("click", () => {
-      view.zoom = Math.max(view.zoom, 4);
-      view.x = x[place];
-      view.y = y[place];
-      limit();
-      choose(place, true);
-      refresh();
+      move({ x: x[place], y: y[place], zoom: Math.max(view.zoom, 4) });
+      choose(place);
       const isCalm = matchMedia("(prefers-reduced-motion: reduce)").matches;
       stage.scrollIntoView({ block: "center", behavior: isCalm ? "auto" : "smooth" });
       stage.focus({ preventScroll: true });
@@ -541,8 +462,8 @@
   }
 
   document.addEventListener("themechange", refresh);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", refresh);
+  darkSystem.addEventListener("change", refresh);
   new ResizeObserver(resize).observe(stage);
-  showLegend();
+  showMode();
   resize();
-})();
+}
