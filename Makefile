@@ -21,8 +21,8 @@ test: $(INSTALLED)
 	$(BIN)/python -m pytest tests/distributed -m distributed
 
 check: $(INSTALLED)
-	$(BIN)/ruff format --check src tests benchmarks examples
-	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src reproduction tests examples
+	$(BIN)/ruff check src reproduction tests examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -95,8 +95,8 @@ test-gpu:
 # Every table and figure of the paper; goes on where it stopped. Days on a CPU: there,
 # `make reproduce QUICK=--quick` shows small versions.
 reproduce: $(INSTALLED)
-	$(BIN)/selfexpress reproduce all $(QUICK)
-	$(BIN)/selfexpress reproduce --document docs/reproduction.md
+	$(BIN)/python -m reproduction all $(QUICK)
+	$(BIN)/python -m reproduction --document docs/reproduction.md
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -12,9 +12,9 @@ from typing import ClassVar
 
 import torch
 
+from reproduction.cells import Cell, Context, Outcome
+from reproduction.runner import Results, run_cells
 from selfexpress.errors import SelfExpressError
-from selfexpress.experiments.cells import Cell, Context, Outcome
-from selfexpress.experiments.runner import Results, run_cells
 from selfexpress.files.atomic import replacing
 
 

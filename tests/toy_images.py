@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from reproduction import inputs
+from reproduction.cells import Context
+from reproduction.inputs import ImageRows
+from reproduction.presets import ImagePreset, Recipe
 from selfexpress.datasets.synthetic import make_subspaces
-from selfexpress.experiments import inputs
-from selfexpress.experiments.cells import Context
-from selfexpress.experiments.inputs import ImageRows
-from selfexpress.experiments.presets import ImagePreset, Recipe
 
 SMALL = Recipe(
     gamma=50.0,

@@ -14,7 +14,6 @@ from selfexpress.cli import app
 # Sub-command: arguments, then options without the leading dashes.
 FLAGS = {
     "": "version log install-completion show-completion",
-    "bench": "NAME quick",
     "data": "",
     "data fetch": "NAME root json",
     "data list": "root json",
@@ -22,8 +21,7 @@ FLAGS = {
     "demo": "output/o seed quiet json",
     "features": (
         "DATA output/o scattering whiten project projection paper resize image-shape "
-        "encoder train scales angles center split name block-size device seed quiet "
-        "json"
+        "scales angles center split name block-size device quiet json"
     ),
     "fit": (
         "DATA n-clusters/k output/o name labels coefficients log-csv log-tensorboard "
@@ -34,10 +32,6 @@ FLAGS = {
     ),
     "predict": "MODEL DATA output/o probabilities name device quiet json",
     "report": "RUN output/o json",
-    "reproduce": (
-        "NAMES seeds quick only device records cache jobs time-limit show plan "
-        "document json"
-    ),
     "score": "LABELS TRUTH truth-name coefficients affinity json",
 }
 

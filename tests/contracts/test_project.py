@@ -51,7 +51,6 @@ def test_every_module_can_be_imported():
         selfexpress.ESC,
         features.Scattering2D,
         features.Whitening,
-        features.CodingRateEncoder,
     ],
     ids=lambda estimator: estimator.__name__,
 )

@@ -22,8 +22,7 @@ from scipy import sparse
 from selfexpress.datasets import cifar, layouts, verified
 from selfexpress.errors import CheckpointError
 from selfexpress.estimators.senet import SENet
-from selfexpress.features import CodingRateEncoder, Whitening
-from selfexpress.features import encoder_checkpoint as encoder_files
+from selfexpress.features import Whitening
 from selfexpress.files.arrays import (
     read_array,
     read_csr,
@@ -96,8 +95,6 @@ def targets() -> list[Target]:
         Target("model-forged", _write_model, _forged(_read_model)),
         Target("checkpoint", _write_checkpoint, _read_checkpoint),
         Target("checkpoint-forged", _write_training, _forged(_resume)),
-        Target("encoder", _write_encoder, _read_encoder),
-        Target("encoder-checkpoint", _write_encoder_state, _read_encoder_state),
         Target("components", _write_components, _read_components),
     ]
     for reader in (*dataset_files.WRITERS, "hopkins"):
@@ -221,36 +218,6 @@ def _resume(folder: Path) -> object:
     if checkpoints.newest() is None:
         raise CheckpointError("none is intact")
     return checkpoints.begin({}, *_training_state())
-
-
-@functools.cache
-def _encoder(seed: int) -> CodingRateEncoder:
-    rng = np.random.default_rng(seed)
-    images = rng.integers(0, 255, (8, 3, 16, 16), dtype=np.uint8)
-    encoder = CodingRateEncoder(
-        n_components=3, n_patches=2, batch_size=4, n_epochs=1, patch_size=8,
-        width=4, n_blocks=(1, 1), n_hidden=8, n_projection=6, grid_size=1,
-        device="cpu", random_state=seed,
-    )  # fmt: skip
-    return encoder.fit(images)
-
-
-def _write_encoder(folder: Path, seed: int) -> None:
-    _encoder(seed).save(folder / "encoder")
-
-
-def _read_encoder(folder: Path) -> object:
-    return CodingRateEncoder.load(folder / "encoder", device="cpu")
-
-
-def _write_encoder_state(folder: Path, seed: int) -> None:
-    tensors = {"network.a": torch.ones(3) * seed, "velocity.0": torch.zeros(3)}
-    metadata = {"step": 3, "seconds": 1.5, "history": [], "fingerprint": {"seed": seed}}
-    encoder_files.write_checkpoint(folder / "run.checkpoint", tensors, metadata)
-
-
-def _read_encoder_state(folder: Path) -> object:
-    return encoder_files.read_checkpoint(folder / "run.checkpoint")
 
 
 def _write_components(folder: Path, seed: int) -> None:

@@ -39,7 +39,7 @@ def test_every_reader_is_a_target():
     assert {f"rows-{suffix.removeprefix('.')}" for suffix in FORMATS} <= names
     assert {f"labels-{suffix.removeprefix('.')}" for suffix in FORMATS} <= names
     assert {f"published-{reader}" for reader in READERS} <= names
-    assert {"model", "checkpoint", "encoder", "encoder-checkpoint", "shards"} <= names
+    assert {"model", "checkpoint", "shards"} <= names
 
 
 @pytest.mark.parametrize("mutation", mutations.BLIND, ids=lambda m: m.__name__)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from selfexpress.experiments.records import checkout
-from selfexpress.experiments.runner import Results
+from reproduction.record import RECORDS
+from reproduction.runner import Results
 
 
 @pytest.fixture(scope="session")
 def results() -> Results:
-    return Results(checkout() / "benchmarks" / "records" / "reproduction")
+    return Results(RECORDS)

@@ -7,13 +7,13 @@ import itertools
 import numpy as np
 import pytest
 
-from selfexpress.cli.reproduction_page import write_page
-from selfexpress.experiments import ablations, algorithms, table1, table3
-from selfexpress.experiments.compared_methods import ensc_cell
-from selfexpress.experiments.images import senet_cell
-from selfexpress.experiments.published import TABLE_2, TABLE_3
-from selfexpress.experiments.records import checkout
-from selfexpress.experiments.runner import Results
+from reproduction import ablations, algorithms, table1, table3
+from reproduction.compared_methods import ensc_cell
+from reproduction.images import senet_cell
+from reproduction.page import write_page
+from reproduction.published import TABLE_2, TABLE_3
+from reproduction.record import ROOT
+from reproduction.runner import Results
 
 # Largest gap of SENet to the optimum, by points of a subspace.
 GAPS = {20: 0.001, 100: 0.001, 200: 0.001, 1000: 0.015, 2000: 0.05}
@@ -30,9 +30,9 @@ def values(results: Results, cell, *path) -> tuple[float, ...]:
 def test_the_page_is_what_the_records_say(results, tmp_path):
     page = tmp_path / "reproduction.md"
     write_page(page, results)
-    committed = checkout() / "docs" / "reproduction.md"
+    committed = ROOT / "docs" / "reproduction.md"
     assert committed.read_text() == page.read_text(), (
-        "run `selfexpress reproduce --document docs/reproduction.md`"
+        "run `python -m reproduction --document docs/reproduction.md`"
     )
     for picture in tmp_path.glob("images/*"):
         assert (committed.parent / "images" / picture.name).is_file()

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+from reproduction.benchmarks import first_experiment as benchmark
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_coefficients_preserve_subspaces_for_seen_and_unseen_points(monkeypatch):
-    monkeypatch.setattr(sys, "path", [str(BENCHMARKS), *sys.path])
-    benchmark = importlib.import_module("bench_first_experiment")
+def test_coefficients_preserve_subspaces_for_seen_and_unseen_points():
     settings = {**benchmark.SETTINGS, "schedule": "constant"}
     runs = [benchmark.run(seed, settings) for seed in range(5)]
     means = {name: np.mean([run[name] for run in runs]) for name in runs[0]}

@@ -6,13 +6,17 @@ import json
 import subprocess
 import sys
 
+from reproduction.record import ROOT
+
 SYNTHETIC = ("figure2", "table1", "learning-curves-synthetic")
 
 
 def test_the_synthetic_experiments_run_by_their_command(tmp_path):
-    command = [sys.executable, "-m", "selfexpress", "reproduce", *SYNTHETIC]
+    command = [sys.executable, "-m", "reproduction", *SYNTHETIC]
     options = ["--quick", "--json", "--device", "cpu", "--records", str(tmp_path)]
-    done = subprocess.run([*command, *options], capture_output=True, check=True)
+    done = subprocess.run(
+        [*command, *options], cwd=ROOT, capture_output=True, check=True
+    )
     found = json.loads(done.stdout)["experiments"]
     assert tuple(found) == SYNTHETIC
     for gap in found["table1"]["tables"][1]["rows"]:

@@ -7,11 +7,10 @@ import json
 import numpy as np
 import pytest
 
-from selfexpress.experiments import beyond
-from selfexpress.experiments.records import checkout
-from selfexpress.experiments.runner import Results
+from reproduction import beyond
+from reproduction.record import RECORDS
+from reproduction.runner import Results
 
-RECORDS = checkout() / "benchmarks" / "records"
 N_SEEDS = 5
 
 

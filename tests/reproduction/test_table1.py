@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from selfexpress.experiments.cells import Context
-from selfexpress.experiments.presets import SYNTHETIC
-from selfexpress.experiments.synthetic import EquivalenceCell
+from reproduction.cells import Context
+from reproduction.presets import SYNTHETIC
+from reproduction.synthetic import EquivalenceCell
 
 
 @pytest.mark.slow

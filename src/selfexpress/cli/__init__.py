@@ -14,14 +14,12 @@ import typer
 from rich.console import Console
 
 from selfexpress import __version__, distributed
-from selfexpress.cli.bench import bench
 from selfexpress.cli.data import app as data_app
 from selfexpress.cli.demo import demo
 from selfexpress.cli.features import features
 from selfexpress.cli.fit import fit
 from selfexpress.cli.predict import predict
 from selfexpress.cli.report import report
-from selfexpress.cli.reproduce import reproduce
 from selfexpress.cli.score import score
 from selfexpress.errors import SelfExpressError
 from selfexpress.ops.memory import is_out_of_memory
@@ -50,10 +48,6 @@ def _in_group(command: Callable[..., None]) -> Callable[..., None]:
 
 for command in (demo, _in_group(fit), _in_group(predict), score, report, features):
     app.command()(command)
-app.command()(reproduce)
-app.command(
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
-)(bench)
 app.add_typer(data_app, name="data")
 
 # Typer keeps its own Click private; this is the class of everything that is wrong with

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 import typer
 from numpy.typing import NDArray
-from rich.console import Console
 from torch import Tensor
 
 from selfexpress.cli.options import parse_count
@@ -25,7 +24,6 @@ from selfexpress.cli.rows import read_rows
 from selfexpress.cli.stages import rows_bar
 from selfexpress.datasets.loading import Dataset, load_dataset
 from selfexpress.errors import ConfigError, DataError
-from selfexpress.features.encoder import CodingRateEncoder
 from selfexpress.features.scattering import Scattering2D
 from selfexpress.features.whitening import Whitening
 from selfexpress.files.arrays import FORMATS, read_array, write_array
@@ -80,14 +78,6 @@ def features(
         str | None,
         typer.Option(help="Shape of images stored as rows: 28x28, or 3x32x32."),
     ] = None,
-    encoder: Annotated[
-        Path | None,
-        typer.Option(help="Encoder of colour images; trained first with --train."),
-    ] = None,
-    train: Annotated[
-        int | None,
-        typer.Option(help="Train the encoder on DATA for so many epochs; 30 is usual."),
-    ] = None,
     scales: Annotated[
         int | None, typer.Option(help="Scales J of the scattering; 3 unless given.")
     ] = None,
@@ -105,7 +95,6 @@ def features(
     ] = None,
     block_size: Annotated[int, typer.Option(help="Rows handled at once.")] = 4096,
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
-    seed: Annotated[int, typer.Option(help="Of the encoder's training.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON, for machines.")
@@ -127,11 +116,14 @@ def features(
     taken, kept = (None, projection) if is_new else (projection, None)
     if taken is not None:
         components = Whitening.load(taken)
-    _check_choice(scattering, encoder, components)
+    if not scattering and components is None:
+        raise ConfigError(
+            "At least one of --scattering, --whiten, --project, --projection and "
+            "--paper must be given, got none. Say which features to compute."
+        )
     _require_used(
         ("--scattering", scattering, {"resize": resize, "image-shape": image_shape}),
         ("--scattering", scattering, {"scales": scales, "angles": angles}),
-        ("--encoder", encoder is not None, {"train": train}),
         ("--whiten or --project", is_new, {"center": center or None}),
         ("a data set's name", not _is_file(data), {"split": split}),
     )
@@ -139,22 +131,17 @@ def features(
     if kept is not None:
         require_writable(kept)
     require_apart(
-        {"DATA": data, "--encoder": encoder, "--projection": taken},
+        {"DATA": data, "--projection": taken},
         {"--output": output, "--projection": kept},
     )
     on = resolve_device(device)
-    if scattering or encoder is not None:
+    if scattering:
         samples = _read_samples(data, name=name, split=split or "full")
-        if encoder is None:
-            sizes: dict[str, Any] = {"J": scales, "L": angles, "resize": resize}
-            transformer: Scattering2D | CodingRateEncoder = Scattering2D(
-                image_shape=_parse_shape(image_shape),
-                **{name: size for name, size in sizes.items() if size is not None},
-            ).fit(samples[:1])
-        else:
-            if train is not None:
-                _train_encoder(encoder, samples, train, device=device, seed=seed)
-            transformer = CodingRateEncoder.load(encoder, device=device)
+        sizes: dict[str, Any] = {"J": scales, "L": angles, "resize": resize}
+        transformer = Scattering2D(
+            image_shape=_parse_shape(image_shape),
+            **{name: size for name, size in sizes.items() if size is not None},
+        ).fit(samples[:1])
         source = _of_images(samples, transformer, on)
     else:
         rows = _read_rows(data, name=name, split=split or "full")
@@ -174,25 +161,6 @@ def features(
     )
 
 
-def _check_choice(
-    scattering: bool,
-    encoder: Path | None,
-    components: Whitening | None,
-) -> None:
-    """Refuse no features at all, and options that exclude each other."""
-    if not scattering and encoder is None and components is None:
-        raise ConfigError(
-            "At least one of --scattering, --encoder, --whiten, --project, "
-            "--projection and --paper must be given, got none. Say which features to "
-            "compute."
-        )
-    if scattering and encoder is not None:
-        raise ConfigError(
-            "Only one of --scattering and --encoder may be given, got both. "
-            "Use --encoder for colour images."
-        )
-
-
 def _require_used(*groups: tuple[str, bool, Mapping[str, object]]) -> None:
     """Refuse options without what they need; they would be ignored."""
     for needed, is_there, options in groups:
@@ -209,29 +177,9 @@ def _is_file(data: str) -> bool:
     return Path(data).is_dir() or Path(data).suffix.lower() in FORMATS
 
 
-def _train_encoder(
-    path: Path, samples: NDArray[Any], n_epochs: int, *, device: str, seed: int
-) -> None:
-    """Train an encoder and write it; an interrupted training goes on when repeated."""
-    console = Console(stderr=True)
-
-    def show(row: dict[str, float]) -> None:
-        text = ", ".join(f"{name} {value:.4g}" for name, value in row.items())
-        console.print(text, highlight=False)
-
-    trained = CodingRateEncoder(
-        n_epochs=n_epochs,
-        device=device,
-        checkpoint=path.with_name(f"{path.name}.checkpoint"),
-        on_log=show,
-        random_state=seed,
-    ).fit(samples)
-    trained.save(path)
-
-
 def _of_images(
     samples: NDArray[Any],
-    transformer: Scattering2D | CodingRateEncoder,
+    transformer: Scattering2D,
     device: torch.device,
 ) -> RowSource:
     """Return the features that a fitted transformer computes of images."""

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import errno
-import functools
 import json
 import os
 import sys
@@ -19,7 +18,6 @@ from selfexpress.errors import (
     DataError,
     DegenerateWarning,
 )
-from selfexpress.features.encoder import CodingRateEncoder
 from selfexpress.features.scattering import Scattering2D
 from selfexpress.features.whitening import Whitening
 from selfexpress.files.arrays import read_array
@@ -178,58 +176,9 @@ def test_data_sets_are_read_by_name_and_split(run, tmp_path, data_folder):
     np.testing.assert_allclose(lengths, 1, rtol=1e-5)
 
 
-def test_a_saved_encoder_is_applied_block_by_block(run, tmp_path, seed):
-    rng = np.random.default_rng(seed)
-    images = rng.integers(0, 256, (24, 3, 16, 16), dtype=np.uint8)
-    np.save(tmp_path / "images.npy", images)
-    encoder = CodingRateEncoder(
-        4,
-        n_patches=2,
-        batch_size=8,
-        n_epochs=1,
-        patch_size=8,
-        grid_size=1,
-        width=4,
-        n_blocks=(1, 1),
-        n_hidden=16,
-        n_projection=8,
-        device="cpu",
-        random_state=seed,
-    ).fit(images)
-    encoder.save(tmp_path / "encoder")
-    run(
-        *(tmp_path / "images.npy", "-o", tmp_path / "out.npy", "--quiet"),
-        *("--encoder", tmp_path / "encoder", "--block-size", 10),
-    )
-    np.testing.assert_allclose(
-        np.load(tmp_path / "out.npy"), encoder.transform(images), atol=1e-5
-    )
-
-
-def test_training_makes_the_encoder_that_is_applied(run, tmp_path, monkeypatch):
-    """The command's own path, with a network small enough for a test."""
-    images = np.random.default_rng(0).integers(0, 256, (20, 3, 16, 16), np.uint8)
-    np.save(tmp_path / "images.npy", images)
-    sizes = {"n_patches": 2, "patch_size": 8, "grid_size": 1, "width": 4}
-    sizes |= {"n_blocks": (1, 1), "n_hidden": 16, "n_projection": 8}
-    sizes |= {"n_components": 4, "batch_size": 10}
-    small = functools.partial(CodingRateEncoder, **sizes)
-    small.load = CodingRateEncoder.load
-    monkeypatch.setattr(features_command, "CodingRateEncoder", small)
-    run(
-        *(tmp_path / "images.npy", "-o", tmp_path / "out.npy", "--quiet"),
-        *("--encoder", tmp_path / "encoder", "--train", 1),
-    )
-    loaded = CodingRateEncoder.load(tmp_path / "encoder", device="cpu")
-    expected = loaded.transform(images)
-    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), expected, atol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--scattering", "--encoder", "e"), "Only one of --scattering and --encoder"),
-        (("--whiten", 2, "--train", 3), "--train must come with --encoder, got 3"),
         (("--whiten", 2, "--resize", 9), "--resize must come with --scattering, got 9"),
         (("--whiten", 2, "--scales", 3), "--scales must come with --scattering"),
         (("--scattering", "--center"), "--center must come with --whiten or --project"),

@@ -1,0 +1,274 @@
+"""What was run, on what, and what came out: the records of benchmarks and experiments.
+
+A benchmark writes one JSON file a claim, an experiment one line of JSON a finished
+cell. Both carry everything needed to read a figure later: command, commit, hardware,
+versions, settings, seed and date.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import warnings
+from dataclasses import asdict, is_dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeGuard
+
+import numpy as np
+import torch
+
+from selfexpress.errors import DamagedFileWarning, DataError
+
+PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "numba", "kymatio")
+
+ROOT = Path(__file__).resolve().parents[1]
+RECORDS = ROOT / "reproduction" / "records"
+# What the reader of an experiment's record relies on.
+_NEEDED = {"task", "seed", "settings", "date", "hardware", "seconds", "warnings"}
+_OUTCOMES = {"metrics", "error"}
+
+
+def provenance(device: torch.device | str = "cpu") -> dict[str, Any]:
+    """Return what a record says about its origin: date, command, commit, machine."""
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": command_line(),
+        **commit(),
+        "hardware": hardware(device),
+        "versions": versions(),
+    }
+
+
+def write_record(
+    claim: str,
+    results: dict[str, Any],
+    config: dict[str, Any],
+    *,
+    seed: int,
+    folder: Path,
+    device: torch.device | str = "cpu",
+) -> Path:
+    """Write one benchmark's record and return its path.
+
+    Parameters
+    ----------
+    claim : str
+        Name of the claim, the first part of the file's name.
+    results : dict
+        Figures measured, accuracy included. Dataclasses, NumPy scalars and arrays,
+        tensors and paths are written as plain JSON.
+    config : dict
+        Every setting that shaped the run.
+    seed : int
+    folder : Path
+    device : torch.device or str
+        What the claim was measured on; it names the hardware in the file's name.
+
+    Returns
+    -------
+    Path
+        ``folder/<claim>_<hardware>_<YYYYMMDD>.json``.
+    """
+    origin = provenance(device)
+    record = {
+        "claim": claim,
+        **origin,
+        "config": config,
+        "seed": seed,
+        "results": results,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    day = origin["date"][:10].replace("-", "")
+    path = folder / f"{claim}_{hardware_slug(origin['hardware'])}_{day}.json"
+    path.write_text(json.dumps(record, indent=2, default=plain) + "\n")
+    return path
+
+
+def append_record(path: Path, record: dict[str, Any]) -> None:
+    """Add one line to a file of records, on the disk before this returns.
+
+    A line cut short by a crash is closed first, so that it spoils no other.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    line = json.dumps(record, default=plain) + "\n"
+    with path.open("ab+") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                file.write(b"\n")
+        file.write(line.encode())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """Return the records of a file, oldest first; none if there is no file.
+
+    Raises
+    ------
+    DataError
+        If a line is no record.
+
+    Warns
+    -----
+    DamagedFileWarning
+        If a line was cut short, as by a crash; it is left out.
+    """
+    if not path.is_file():
+        return []
+    found = []
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        if not line.strip(b" \t\0"):  # NUL is what a power cut may leave
+            continue
+        record = _parsed(line)
+        if _is_record(record):
+            found.append(record)
+        elif record is None and line.startswith(b"{"):
+            warnings.warn(
+                f"Line {number} of {path} is left out, as it begins like a record but "
+                "does not end like one. Its cell counts as not run; remove the line.",
+                DamagedFileWarning,
+                stacklevel=2,
+            )
+        else:
+            raise DataError(
+                f"Every line of {path} must be a record, a JSON object with "
+                f"{', '.join(sorted(_NEEDED))} and metrics or an error, but line "
+                f"{number} is not. Remove the line."
+            )
+    return found
+
+
+def peak_bytes(device: torch.device | str = "cpu") -> int:
+    """Return the allocator's peak on CUDA, or the process's largest resident size."""
+    device = torch.device(device)
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(device))
+    import resource  # there is none on Windows
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def hardware(device: torch.device | str = "cpu") -> dict[str, Any]:
+    """Describe the machine: processor, cores in use, memory and the device's name."""
+    device = torch.device(device)
+    return {
+        "device": device.type,
+        "name": _device_name(device),
+        "processor": _processor(),
+        "cores": _n_cores(),
+        "torch_threads": torch.get_num_threads(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def hardware_slug(machine: dict[str, Any]) -> str:
+    """Name the hardware for a file: ``h200`` or ``cpu2``."""
+    if machine["device"] != "cuda":
+        return f"cpu{machine['cores']}"
+    name = re.sub(r"nvidia|geforce|tesla", "", machine["name"].lower())
+    return re.sub(r"[^a-z0-9]+", "-", name).strip("-") or "gpu"
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of every package that matters for speed."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = "absent"
+    return found
+
+
+def commit() -> dict[str, Any]:
+    """Return the commit and whether the tree differs from it, where git knows them.
+
+    ``SELFEXPRESS_COMMIT`` names it for a copy of the tree without git's history, or
+    inside another repository.
+    """
+    given = os.environ.get("SELFEXPRESS_COMMIT")
+    if given:
+        return {"commit": given, "dirty": None}
+    head, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain")
+    return {"commit": head, "dirty": None if changes is None else bool(changes)}
+
+
+def command_line() -> str:
+    """Return the command with paths inside the project, and names alone outside."""
+    script = Path(sys.argv[0]).resolve()
+    words = [Path(word).name if word.startswith("/") else word for word in sys.argv[1:]]
+    if script == ROOT / "reproduction" / "__main__.py":
+        return " ".join(["python -m reproduction", *words])
+    name = script.relative_to(ROOT) if script.is_relative_to(ROOT) else script.name
+    return " ".join(["python", str(name), *words])
+
+
+def plain(value: object) -> object:
+    """Turn what JSON does not know into what it does."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, np.generic | np.ndarray | torch.Tensor):
+        return value.tolist()
+    if isinstance(value, Path):
+        # Where a file lay on one machine means nothing on another.
+        return value.name
+    if isinstance(value, torch.device | torch.dtype):
+        return str(value)
+    raise TypeError(f"cannot write {type(value).__name__} into a record")
+
+
+def _is_record(value: object) -> TypeGuard[dict[str, Any]]:
+    """Tell whether this has all that a reader relies on."""
+    if not isinstance(value, dict):
+        return False
+    return value.keys() >= _NEEDED and not _OUTCOMES.isdisjoint(value)
+
+
+def _parsed(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
+
+
+def _n_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{_n_cores()} cores"
+
+
+def _processor() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.processor()
+    found = re.search(r"model name\s*:\s*(.+)", text)
+    return found.group(1) if found else platform.processor()
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(ROOT), *arguments],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()

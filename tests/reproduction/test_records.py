@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from reproduction import record as records
+from selfexpress.errors import DamagedFileWarning, DataError
+
+RECORD = {
+    "task": "squares",
+    "seed": 0,
+    "settings": {"recipe": {"gamma": 1.0}},
+    "date": "2026-11-18T00:00:00+00:00",
+    "hardware": {"name": "2 cores"},
+    "metrics": {"part": {"square": 4}},
+    "seconds": {"cell": 0.5},
+    "warnings": [],
+}
+
+
+def test_lines_come_back_in_order_and_survive_a_line_cut_short(tmp_path):
+    path = tmp_path / "folder" / "cells.jsonl"
+    line = json.dumps(RECORD)
+    # What a crash leaves, wherever it cuts the line.
+    for place in range(1, len(line)):
+        path.unlink(missing_ok=True)
+        records.append_record(path, RECORD)
+        with path.open("a") as file:
+            file.write(line[:place])
+        records.append_record(path, RECORD | {"seed": 3})
+        with pytest.warns(DamagedFileWarning, match=r"Line 2 of .* is left out"):
+            found = records.read_records(path)
+        assert [record["seed"] for record in found] == [0, 3]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[1, 2]",
+        b"text",
+        b'{"a": 1}',
+        b"\xff\xfe\x00",
+        b"3",
+        b"null",
+        json.dumps(
+            {name: RECORD[name] for name in RECORD if name != "metrics"}
+        ).encode(),
+    ],
+)
+def test_a_line_that_is_no_record_is_named(line, tmp_path):
+    path = tmp_path / "cells.jsonl"
+    path.write_bytes(json.dumps(RECORD).encode() + b"\n" + line + b"\n")
+    with pytest.raises(DataError, match=rf"{path} must be a record.*line 2 is not"):
+        records.read_records(path)
+
+
+@pytest.mark.parametrize("blank", [b"", b"  ", bytes(80)])
+def test_blank_lines_are_passed_over(blank, tmp_path):
+    path = tmp_path / "cells.jsonl"
+    line = json.dumps(RECORD).encode()
+    path.write_bytes(b"\n".join([line, blank, line, blank]))
+    assert records.read_records(path) == [RECORD, RECORD]
+
+
+def test_no_file_holds_no_records(tmp_path):
+    assert records.read_records(tmp_path / "none.jsonl") == []
+
+
+@dataclass(frozen=True)
+class Pair:
+    first: int
+    second: float
+
+
+def test_records_hold_plain_values(tmp_path):
+    results = {
+        "array": np.arange(3),
+        "scalar": np.float32(0.5),
+        "tensor": torch.ones(2),
+        "place": Path("/some/where/file.npy"),
+        "device": torch.device("cpu"),
+        "pair": Pair(1, 2.0),
+    }
+    path = records.write_record("claim", results, {"a": 1}, seed=3, folder=tmp_path)
+    record = json.loads(path.read_text())
+    assert record["results"] == {
+        "array": [0, 1, 2],
+        "scalar": 0.5,
+        "tensor": [1.0, 1.0],
+        "place": "file.npy",
+        "device": "cpu",
+        "pair": {"first": 1, "second": 2.0},
+    }
+    assert record["seed"] == 3
+    assert record["config"] == {"a": 1}
+    assert record["versions"]["numpy"] == np.__version__
+    assert path.name.startswith(f"claim_cpu{record['hardware']['cores']}_2")
+
+
+def test_commands_carry_no_folder_of_this_machine(monkeypatch):
+    script = records.ROOT / "reproduction" / "__main__.py"
+    words = [str(script), "table1", "--records", "/home/me/out"]
+    monkeypatch.setattr(sys, "argv", words)
+    expected = "python -m reproduction table1 --records out"
+    assert records.command_line() == expected
+
+
+@pytest.mark.parametrize(
+    ("machine", "slug"),
+    [
+        ({"device": "cuda", "name": "NVIDIA H200"}, "h200"),
+        ({"device": "cuda", "name": "NVIDIA GeForce RTX 4090"}, "rtx-4090"),
+        ({"device": "cpu", "name": "2 cores", "cores": 2}, "cpu2"),
+    ],
+)
+def test_hardware_has_a_short_name(machine, slug):
+    assert records.hardware_slug(machine) == slug
+
+
+def test_a_copy_without_history_takes_its_commit_from_the_environment(monkeypatch):
+    monkeypatch.setattr(records, "_git", lambda *_: None)
+    monkeypatch.setenv("SELFEXPRESS_COMMIT", "abc123")
+    assert records.commit() == {"commit": "abc123", "dirty": None}
