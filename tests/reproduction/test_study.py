@@ -22,7 +22,7 @@ from reproduction.study import (
     study_rows,
 )
 from selfexpress import SENet
-from selfexpress.training import loop
+from selfexpress.training.callbacks import Callback
 
 
 def test_more_training_comes_nearer_to_the_optimum(tmp_path, seed):
@@ -97,13 +97,16 @@ def test_readings_of_a_training_are_fits_of_their_own(
     context = Context(torch.device("cpu"), tmp_path)
     ways = ((), (("n_nonzero", 5),), (("n_clusters", "auto"),))
     steps = []
-    advance = loop._Steps.advance
+    make = StudyCell._model
 
-    def counted(self, state, callbacks):
-        advance(self, state, callbacks)
-        steps.append(state.step)
+    class Counter(Callback):
+        def on_step_end(self, state):
+            steps.append(state.step)
 
-    monkeypatch.setattr(loop._Steps, "advance", counted)
+    def counted(self, context, truth, **changes):
+        return make(self, context, truth, callbacks=(Counter(),), **changes)
+
+    monkeypatch.setattr(StudyCell, "_model", counted)
     base = StudyCell(dataset="orl", changes=SMALL, n_rows=120, seed=seed)
     cell = ReadingsCell(
         dataset="orl", changes=SMALL, n_rows=120, seed=seed, readings=ways
