@@ -317,7 +317,8 @@ class _Tower:
         """Lay out the biases' gradients in parts: they lie side by side in memory."""
         places = [parameters.place_in_vectors(x.bias) for x in layers]
         start, stop = places[0].start, places[-1].stop
-        self._bias_gradients = parameters.vectors(parameters.gradients)[start:stop]
+        vectors = parameters.gradients[parameters.vectors_start :]
+        self._bias_gradients = vectors[start:stop]
         self._all_bias_parts = torch.zeros(
             N_PARTS,
             stop - start,

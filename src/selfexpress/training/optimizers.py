@@ -1,4 +1,4 @@
-"""Optimisers by name, each one step over flat parameters.
+"""Optimisers by name, each one step over a network's parameters in flat buffers.
 
 The learning rate is a tensor and every count lives on the device, so that a step can
 be recorded into a CUDA graph and played again.
@@ -15,132 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from selfexpress.ops.elementwise import adam_update
-
-
-class Optimizer(Protocol):
-    """What the loop asks of an optimiser."""
-
-    def step(self, rate: Tensor, gradient_scale: Tensor) -> None:
-        """Change the parameters against ``gradient_scale`` times their gradients."""
-        ...
-
-    def state(self) -> dict[str, Tensor]:
-        """Return the tensors that a step changes, to be saved or written to."""
-        ...
-
-
-class Adam:
-    """Adam with the usual momenta, as in the paper.
-
-    torch's own gives the same numbers (it is the reference in the tests), but its
-    first step imports the compiler stack, which takes longer than a small fit.
-    """
-
-    def __init__(self, parameters: FlatParameters) -> None:
-        self._parameters = parameters
-        self._first = torch.zeros_like(parameters.values)
-        self._second = torch.zeros_like(parameters.values)
-        self._n_steps = torch.zeros((), device=parameters.values.device)
-
-    @torch.no_grad()
-    def step(self, rate: Tensor, gradient_scale: Tensor) -> None:
-        """Move every parameter against its smoothed and normalised gradient."""
-        self._n_steps += 1
-        adam_update(
-            self._parameters.values,
-            self._parameters.gradients,
-            self._first,
-            self._second,
-            rate=rate,
-            gradient_scale=gradient_scale,
-            n_steps=self._n_steps,
-            working=self._parameters.working,
-        )
-
-    def state(self) -> dict[str, Tensor]:
-        """Return both momenta and the number of steps."""
-        return {"first": self._first, "second": self._second, "n_steps": self._n_steps}
-
-
-class Muon:
-    """Muon for weight matrices, Adam for the biases and the threshold.
-
-    A matrix moves by its momentum with all singular values made equal, by a few
-    Newton-Schulz iterations. The step is as long as Adam's would be (root mean square
-    0.2 times the rate an entry), so that both take the same learning rate.
-    """
-
-    momentum = 0.95
-    relative_size = 0.2
-
-    def __init__(self, parameters: FlatParameters) -> None:
-        self._parameters = parameters
-        self._average = torch.zeros_like(parameters.values)
-        self._adam = Adam(parameters)
-
-    @torch.no_grad()
-    def step(self, rate: Tensor, gradient_scale: Tensor) -> None:
-        """Move matrices along their orthogonalised momentum, the rest as Adam does."""
-        parameters = self._parameters
-        before = [matrix.clone() for matrix in parameters.matrices(parameters.values)]
-        gradients = parameters.gradients.to(self._average.dtype) * gradient_scale
-        self._average.lerp_(gradients, 1 - self.momentum)
-        ahead = torch.lerp(gradients, self._average, self.momentum)
-        # Adam's buffers hold all parameters: one kernel, and matrices are put back.
-        self._adam.step(rate, gradient_scale)
-        matrices = parameters.matrices(parameters.values)
-        directions = _orthogonalize(parameters.matrices(ahead))
-        for matrix, old, direction in zip(matrices, before, directions, strict=True):
-            length = self.relative_size * math.sqrt(max(matrix.shape))
-            matrix.copy_(old - rate * length * direction)
-        parameters.refresh_working()
-
-    def state(self) -> dict[str, Tensor]:
-        """Return the momentum and Adam's state."""
-        return {"average": self._average, **self._adam.state()}
-
-
-OPTIMIZERS: dict[str, Callable[[FlatParameters], Optimizer]] = {
-    "adam": Adam,
-    "muon": Muon,
-}
-
-# Coefficients of an odd polynomial whose iterates carry singular values in (0, 1] to
-# about 1; steeper at 0 than the classical 1.5 t - 0.5 t^3.
-_POLYNOMIAL = (3.4445, -4.7750, 2.0315)
-_N_ITERATIONS = 5
-
-
-def _orthogonalize(matrices: list[Tensor]) -> list[Tensor]:
-    """Return matrices with the same singular vectors and singular values near 1.
-
-    Matrices of one shape are worked on together.
-    """
-    by_shape: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    for place, matrix in enumerate(matrices):
-        by_shape[tuple(matrix.shape)].append(place)
-    result = list(matrices)
-    for places in by_shape.values():
-        stacked = torch.stack([matrices[place] for place in places])
-        for place, direction in zip(places, _newton_schulz(stacked), strict=True):
-            result[place] = direction
-    return result
-
-
-def _newton_schulz(stacked: Tensor) -> Tensor:
-    """Iterate the polynomial on matrices of shape (count, rows, columns)."""
-    is_tall = stacked.shape[1] > stacked.shape[2]
-    work = stacked.mT if is_tall else stacked
-    work = work / (work.norm(dim=(1, 2), keepdim=True) + 1e-20)
-    if work.device.type == "cuda":
-        work = work.bfloat16()
-    linear, cubic, quintic = _POLYNOMIAL
-    for _ in range(_N_ITERATIONS):
-        gram = work @ work.mT
-        odd = torch.baddbmm(gram, gram, gram, beta=cubic, alpha=quintic)
-        work = torch.baddbmm(work, odd, work, beta=linear)
-    return (work.mT if is_tall else work).to(stacked.dtype)
-
 
 # Of matrix rows, in numbers: 8 of 2 bytes are the 16 bytes that the matrix units of a
 # GPU want to read at once.
@@ -169,6 +43,7 @@ class FlatParameters:
     Attributes
     ----------
     values, gradients : Tensor of shape (n,)
+        All matrices, then all biases and scalars from ``vectors_start`` on.
     working : Tensor of shape (n,)
         ``values`` in ``compute_dtype``; the same tensor if that is their type.
     """
@@ -182,15 +57,14 @@ class FlatParameters:
         alignment: int = 1,
     ) -> None:
         self._alignment = alignment
-        # Matrices first, so that the biases and the threshold lie in one piece.
         self._parameters = sorted(network.parameters(), key=lambda p: p.ndim != 2)
         like = self._parameters[0]
         self._starts: dict[nn.Parameter, int] = {}
         size = 0
         for parameter in self._parameters:
             self._starts[parameter] = size
-            size += self._round_up(_n_rows(parameter) * self._stride(parameter))
-        self._vectors_start = min(
+            size += self._round_up(math.prod(self._padded_shape(parameter)))
+        self.vectors_start = min(
             start for parameter, start in self._starts.items() if parameter.ndim != 2
         )
         size = -(-size // BLOCK) * BLOCK
@@ -207,18 +81,12 @@ class FlatParameters:
 
     def padded(self, buffer: Tensor, parameter: nn.Parameter) -> Tensor:
         """Return a parameter's part of a buffer, a matrix's padding included."""
-        start = self._starts[parameter]
-        shape = (_n_rows(parameter), self._stride(parameter))
-        part = buffer[start : start + shape[0] * shape[1]]
-        return part.view(shape) if parameter.ndim == 2 else part
-
-    def vectors(self, buffer: Tensor) -> Tensor:
-        """Return the part of a buffer that holds all biases and scalars."""
-        return buffer[self._vectors_start :]
+        start, shape = self._starts[parameter], self._padded_shape(parameter)
+        return buffer[start : start + math.prod(shape)].view(shape)
 
     def place_in_vectors(self, parameter: nn.Parameter) -> slice:
-        """Return where a bias or scalar lies in :meth:`vectors`."""
-        start = self._starts[parameter] - self._vectors_start
+        """Return where a bias or scalar lies after ``vectors_start``."""
+        start = self._starts[parameter] - self.vectors_start
         return slice(start, start + parameter.numel())
 
     def matrices(self, buffer: Tensor) -> list[Tensor]:
@@ -241,10 +109,10 @@ class FlatParameters:
     def _round_up(self, size: int) -> int:
         return -(-size // self._alignment) * self._alignment
 
-    def _stride(self, parameter: nn.Parameter) -> int:
+    def _padded_shape(self, parameter: nn.Parameter) -> tuple[int, ...]:
         if parameter.ndim == 2:
-            return self._round_up(parameter.shape[1])
-        return parameter.numel()
+            return parameter.shape[0], self._round_up(parameter.shape[1])
+        return (parameter.numel(),)
 
     def _view(self, buffer: Tensor, parameter: nn.Parameter) -> Tensor:
         part = self.padded(buffer, parameter)
@@ -253,5 +121,129 @@ class FlatParameters:
         return part.view(parameter.shape)
 
 
-def _n_rows(parameter: nn.Parameter) -> int:
-    return parameter.shape[0] if parameter.ndim == 2 else 1
+class Optimizer(Protocol):
+    """What a training step asks of an optimiser."""
+
+    def step(self, rate: Tensor, gradient_scale: Tensor) -> None:
+        """Change the parameters against ``gradient_scale`` times their gradients."""
+        ...
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the tensors that a step changes, to be saved or written to."""
+        ...
+
+
+class Adam:
+    """Adam with the usual momenta, as in the paper.
+
+    torch's own gives the same numbers (it is the reference in the tests), but its
+    first step imports the compiler stack, which takes longer than a small fit.
+    ``start`` leaves out what lies before it in the buffers.
+    """
+
+    def __init__(self, parameters: FlatParameters, *, start: int = 0) -> None:
+        self._values = parameters.values[start:]
+        self._gradients = parameters.gradients[start:]
+        # The same tensor where products are computed in the values' own type.
+        is_own = parameters.working is parameters.values
+        self._working = self._values if is_own else parameters.working[start:]
+        self._first = torch.zeros_like(self._values)
+        self._second = torch.zeros_like(self._values)
+        self._n_steps = torch.zeros((), device=parameters.values.device)
+
+    @torch.no_grad()
+    def step(self, rate: Tensor, gradient_scale: Tensor) -> None:
+        """Move every parameter against its smoothed and normalised gradient."""
+        self._n_steps += 1
+        adam_update(
+            self._values,
+            self._gradients,
+            self._first,
+            self._second,
+            rate=rate,
+            gradient_scale=gradient_scale,
+            n_steps=self._n_steps,
+            working=self._working,
+        )
+
+    def state(self) -> dict[str, Tensor]:
+        """Return both momenta and the number of steps."""
+        return {"first": self._first, "second": self._second, "n_steps": self._n_steps}
+
+
+class Muon:
+    """Muon for weight matrices, Adam for the biases and the threshold.
+
+    A matrix moves by its momentum with all singular values made equal, by a few
+    Newton-Schulz iterations; matrices of one shape, as both towers have, together. The
+    step is as long as Adam's would be (root mean square 0.2 times the rate an entry),
+    so that both take the same learning rate.
+    """
+
+    momentum = 0.95
+    relative_size = 0.2
+
+    def __init__(self, parameters: FlatParameters) -> None:
+        self._parameters = parameters
+        end = parameters.vectors_start
+        self._average = torch.zeros_like(parameters.values[:end])
+        self._by_shape: dict[tuple[int, ...], list[int]] = defaultdict(list)
+        for place, matrix in enumerate(parameters.matrices(parameters.values)):
+            self._by_shape[tuple(matrix.shape)].append(place)
+        # Adam's kernel wants whole blocks: its first may begin within a matrix, which
+        # has its own entries back before it moves.
+        start = end // BLOCK * BLOCK
+        self._adam = Adam(parameters, start=start)
+        self._not_for_adam = parameters.values[start:end]
+
+    @torch.no_grad()
+    def step(self, rate: Tensor, gradient_scale: Tensor) -> None:
+        """Move matrices along their orthogonalised momentum, the rest as Adam does."""
+        parameters = self._parameters
+        kept = self._not_for_adam.clone()
+        self._adam.step(rate, gradient_scale)
+        self._not_for_adam.copy_(kept)
+        gradients = parameters.gradients[: len(self._average)]
+        gradients = gradients.to(self._average.dtype) * gradient_scale
+        self._average.lerp_(gradients, 1 - self.momentum)
+        ahead = parameters.matrices(gradients.lerp_(self._average, self.momentum))
+        matrices = parameters.matrices(parameters.values)
+        for shape, places in self._by_shape.items():
+            direction = _newton_schulz(torch.stack([ahead[each] for each in places]))
+            length = self.relative_size * math.sqrt(max(shape))
+            moves = rate * length * direction
+            torch._foreach_sub_([matrices[each] for each in places], list(moves))
+        parameters.refresh_working()
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the momentum and Adam's state."""
+        return {"average": self._average, **self._adam.state()}
+
+
+OPTIMIZERS: dict[str, Callable[[FlatParameters], Optimizer]] = {
+    "adam": Adam,
+    "muon": Muon,
+}
+
+# Coefficients of an odd polynomial whose iterates carry singular values in (0, 1] to
+# about 1; steeper at 0 than the classical 1.5 t - 0.5 t^3.
+_POLYNOMIAL = (3.4445, -4.7750, 2.0315)
+_N_ITERATIONS = 5
+
+
+def _newton_schulz(stacked: Tensor) -> Tensor:
+    """Return matrices of equal singular vectors, with singular values near 1.
+
+    They are stacked: (count, rows, columns).
+    """
+    is_tall = stacked.shape[1] > stacked.shape[2]
+    work = stacked.mT if is_tall else stacked
+    work = work / (work.norm(dim=(1, 2), keepdim=True) + 1e-20)
+    if work.device.type == "cuda":
+        work = work.bfloat16()
+    linear, cubic, quintic = _POLYNOMIAL
+    for _ in range(_N_ITERATIONS):
+        gram = work @ work.mT
+        odd = torch.baddbmm(gram, gram, gram, beta=cubic, alpha=quintic)
+        work = torch.baddbmm(work, odd, work, beta=linear)
+    return (work.mT if is_tall else work).to(stacked.dtype)
