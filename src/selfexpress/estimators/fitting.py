@@ -5,10 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Sequence
 from dataclasses import replace
-from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,11 +14,16 @@ from numpy.typing import NDArray
 
 from selfexpress import distributed
 from selfexpress.config import NetworkConfig, TrainConfig
-from selfexpress.errors import ConfigError, DegenerateWarning
+from selfexpress.errors import DegenerateWarning
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.rows.sources import RowSource
-from selfexpress.training.callbacks import Callback, ProgressBar, TrainState
-from selfexpress.training.checkpoints import Checkpoints
+from selfexpress.training.callbacks import (
+    Callback,
+    ProgressBar,
+    TrainState,
+    require_callbacks,
+)
+from selfexpress.training.checkpoints import Checkpoints, require_checkpoint
 from selfexpress.training.choices import choose_gamma
 from selfexpress.training.loop import train
 
@@ -90,19 +92,13 @@ def _train(
 
 
 def _callbacks(model: Any, config: TrainConfig) -> list[Callback]:
-    """Return who is told about every step: the user's, and ours."""
-    given = model.callbacks or ()
-    if not isinstance(given, Sequence):
-        raise ConfigError(
-            f"callbacks must be a list of them, got {type(given).__name__}. Use "
-            "callbacks=[...]."
-        )
-    told: list[Callback] = list(given)
+    """Return what is called after every step: the user's callbacks, and ours."""
+    callbacks = require_callbacks(model.callbacks)
     if model.verbose and distributed.is_main():
-        told.append(ProgressBar())
+        callbacks.append(ProgressBar())
     if config.schedule == "adaptive":
-        told.append(_FallStart(model.settings_))
-    return told
+        callbacks.append(_FallStart(model.settings_))
+    return callbacks
 
 
 class _FallStart(Callback):
@@ -118,16 +114,5 @@ class _FallStart(Callback):
 
 def _checkpoints(model: Any, folder: str) -> Checkpoints | None:
     """Return where the training of a model is kept, if anywhere."""
-    if model.checkpoint is None:
-        return None
-    if not isinstance(model.checkpoint, str | PathLike):
-        raise ConfigError(
-            f"checkpoint must be a folder's path, got {model.checkpoint!r}. Use for "
-            "example 'checkpoints'."
-        )
-    if model.random_state is None:
-        raise ConfigError(
-            "random_state must be fixed for a fit with checkpoints, which else "
-            "could not go on from them, got None. Use random_state=0."
-        )
-    return Checkpoints(Path(model.checkpoint) / folder)
+    place = require_checkpoint(model.checkpoint, model.random_state)
+    return None if place is None else Checkpoints(place / folder)

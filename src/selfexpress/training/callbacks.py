@@ -1,11 +1,11 @@
-"""What may watch or end training: a progress bar, and logs of every step."""
+"""What is called while training runs: a progress bar, logs of every step."""
 
 from __future__ import annotations
 
 import csv
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,16 +73,34 @@ class TrainState:
 
 
 class Callback:
-    """Base of what is told about training; override what you need."""
+    """Base of what is called while training runs; override what you need."""
 
     def on_train_begin(self, state: TrainState) -> None:
-        """Hear that training starts."""
+        """Called before the first step."""
 
     def on_step_end(self, state: TrainState) -> None:
-        """Hear that a step is done."""
+        """Called after every step."""
 
     def on_train_end(self, state: TrainState) -> None:
-        """Hear that training is over, also when an error ended it."""
+        """Called when training is over, also when an error ended it."""
+
+
+def require_callbacks(callbacks: object) -> list[Callback]:
+    """Return an estimator's ``callbacks`` as a list; a ConfigError refuses others."""
+    if callbacks is None:
+        return []
+    if not isinstance(callbacks, Sequence):
+        raise ConfigError(
+            f"callbacks must be a list of them, got {type(callbacks).__name__}. Use "
+            "callbacks=[...]."
+        )
+    for callback in callbacks:
+        if not isinstance(callback, Callback):
+            raise ConfigError(
+                f"callbacks must hold Callback objects, got {callback!r}. Derive its "
+                "class from selfexpress.training.callbacks.Callback."
+            )
+    return list(callbacks)
 
 
 class RateColumn(ProgressColumn):
@@ -139,10 +157,7 @@ class ProgressBar(Callback):
         if state.step % self.every == 0 or state.step == state.max_iter:
             text = f"{float(state.record['objective']):.4f}"
             self._progress.update(
-                self._task,
-                completed=state.step,
-                total=state.max_iter,
-                objective=text,
+                self._task, completed=state.step, total=state.max_iter, objective=text
             )
 
     def on_train_end(self, state: TrainState) -> None:
@@ -156,22 +171,19 @@ class ProgressBar(Callback):
 class HistoryLogger(Callback, ABC):
     """Base of what keeps the entries of every step somewhere.
 
-    Steps are handed over some at a time, because reading them waits for a GPU. A
-    training that was resumed is handed over from its first step on, and one that went
-    back to a checkpoint hands the steps over again that it takes again. Of many
-    processes the first one logs.
+    Steps are written some at a time, because reading them waits for a GPU. A training
+    that was resumed is logged from its first step on, and one that went back to a
+    checkpoint logs the steps again that it takes again. Of many processes the first
+    one logs.
 
     Parameters
     ----------
     every : int
-        Steps between two times that entries are handed over.
+        Steps between two times that entries are written.
     """
 
     def __init__(self, every: int = 100) -> None:
-        if every < 1:
-            raise ConfigError(
-                f"every must be a positive number of steps, got {every}. Use 100."
-            )
+        require_count("every", every, advice="Use for example 100.")
         self.every = every
 
     @abstractmethod
@@ -191,23 +203,23 @@ class HistoryLogger(Callback, ABC):
         self._n_written = 0
         if distributed.is_main():
             self.open()
-            self._hand_over(state)
+            self._write_new(state)
 
     def on_step_end(self, state: TrainState) -> None:
-        """Hand over what is new, now and then."""
+        """Write what is new, now and then."""
         self._n_written = min(self._n_written, state.step - 1)
         if state.step % self.every == 0:
-            self._hand_over(state)
+            self._write_new(state)
 
     def on_train_end(self, state: TrainState) -> None:
-        """Hand over the rest."""
+        """Write the rest."""
         if distributed.is_main():
             try:
-                self._hand_over(state)
+                self._write_new(state)
             finally:
                 self.close()
 
-    def _hand_over(self, state: TrainState) -> None:
+    def _write_new(self, state: TrainState) -> None:
         new = range(self._n_written + 1, state.step + 1)
         if new and distributed.is_main():
             self.write(new, state.history[new.start - 1 : new.stop - 1].tolist())
@@ -263,7 +275,7 @@ class CSVLogger(HistoryLogger):
     def write(self, steps: range, rows: list[list[float]]) -> None:
         """Append lines, so that they can be read while training goes on."""
         lines = ((step, *row) for step, row in zip(steps, rows, strict=True))
-        with self._told():
+        with self._naming_the_file():
             csv.writer(self._file).writerows(lines)
             self._file.flush()
 
@@ -271,12 +283,12 @@ class CSVLogger(HistoryLogger):
         """Close the file."""
         file = self._file
         del self._file
-        with self._told():
+        with self._naming_the_file():
             file.close()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Name the file if it cannot be written."""
+    def _naming_the_file(self) -> Iterator[None]:
+        """Say which file it is that cannot be written."""
         try:
             yield
         except OSError as error:
@@ -306,7 +318,15 @@ class TensorBoardLogger(HistoryLogger):
 
     def open(self) -> None:
         """Begin a file of events in the folder."""
-        self._writer = _summary_writer(self.folder)
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise ConfigError(
+                "TensorBoardLogger needs the tensorboard package, which is not "
+                "installed. Install it with `pip install selfexpress[tensorboard]`, or "
+                "use CSVLogger."
+            ) from error
+        self._writer: Any = SummaryWriter(str(self.folder))
 
     def write(self, steps: range, rows: list[list[float]]) -> None:
         """Append points to the curves."""
@@ -319,14 +339,3 @@ class TensorBoardLogger(HistoryLogger):
         """Close the file."""
         self._writer.close()
         del self._writer
-
-
-def _summary_writer(folder: Path) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise ConfigError(
-            "TensorBoardLogger needs the tensorboard package, which is not installed. "
-            "Install it with `pip install selfexpress[tensorboard]`, or use CSVLogger."
-        ) from error
-    return SummaryWriter(str(folder))

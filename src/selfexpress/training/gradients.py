@@ -51,14 +51,11 @@ class _Expressed(NamedTuple):
 
 
 class FusedGradient:
-    """Writes the gradient of a batch objective into flat parameters.
+    """Writes the gradient of a batch objective into the flat parameters of a network.
 
-    Parameters
-    ----------
-    network : SelfExpressiveNetwork
-    parameters : FlatParameters
-        Of ``network``; products are computed in the type of its ``working`` copy.
-    config : TrainConfig
+    Products are computed in the type of their ``working`` copy. Batches are taken from
+    ``source``: the rows of the one given as the products want them, padded and
+    converted, and with ``in_memory`` held as one more copy.
     """
 
     def __init__(
@@ -66,6 +63,9 @@ class FusedGradient:
         network: SelfExpressiveNetwork,
         parameters: FlatParameters,
         config: TrainConfig,
+        source: RowSource,
+        *,
+        in_memory: bool,
     ) -> None:
         self._config = config
         self._parameters = parameters
@@ -78,47 +78,24 @@ class FusedGradient:
         self._shrinkage = Shrinkage(network.scale, config.l1_ratio)
         self._side = SideStream(network.threshold.device, is_urgent=True)
         self._notes = SideStream(network.threshold.device)
-        self._is_in_memory = False
-        self._block_size = config.block_size
         self._sum_dtype = parameters.values.dtype
-        is_cuda = network.threshold.device.type == "cuda"
+        is_cuda = network.threshold.is_cuda
         self._n_kept = _BLOCKS_KEPT_ON_GPU if is_cuda else 1
-        self.is_replayable = False
-
-    def prepare(self, source: RowSource, *, in_memory: bool) -> RowSource:
-        """Return a source of rows as the products want them: padded and converted."""
-        dtype = self._keys.dtype
-        n_missing = -source.n_features % ALIGNMENT
-        prepared = MappedSource(
-            source,
-            lambda rows: functional.pad(rows, (0, n_missing)).to(dtype),
-            source.n_features + n_missing,
-        )
         self._is_in_memory = in_memory
-        n_blocks = _count_blocks(self._config, len(source))
-        # Blocks of one size: the last is worked on once, so it should not be small.
-        even = math.ceil(len(source) / n_blocks)
-        multiple = min(_BLOCK_MULTIPLE, self._config.block_size)
-        rounded = -(-even // multiple) * multiple
-        self._block_size = min(rounded, self._config.block_size)
-        is_cuda = self._threshold.device.type == "cuda"
+        self.source = _prepared(source, self._keys.dtype, config, in_memory=in_memory)
+        self._block_size = _even_block_size(config, len(source))
         self.is_replayable = (
-            is_cuda and in_memory and is_worth_recording(self._config, len(source))
+            is_cuda and in_memory and is_worth_recording(config, len(source))
         )
-        if not in_memory:
-            return prepared
-        blocks = prepared.blocks(self._config.block_size)
-        rows = torch.cat([block.rows for block in blocks])
-        return ArraySource(rows, dtype=dtype, device=rows.device)
 
-    def gradient(self, batch: RowBlock, source: RowSource) -> Objective:
+    def gradient(self, batch: RowBlock) -> Objective:
         """Write the gradient by the algorithm that is set."""
-        return _ALGORITHMS[self._config.algorithm](self, batch, source)
+        return _ALGORITHMS[self._config.algorithm](self, batch)
 
     @torch.no_grad()
-    def naive(self, batch: RowBlock, source: RowSource) -> Objective:
+    def naive(self, batch: RowBlock) -> Objective:
         """Write the gradient, all keys at once; see ``objective.naive_gradient``."""
-        (block,) = source.blocks(len(source))
+        (block,) = self.source.blocks(len(self.source))
         with self._side:
             query_layers = self._queries.forward(batch.rows)
         key_layers = self._keys.forward(block.rows)
@@ -142,7 +119,7 @@ class FusedGradient:
         return objective
 
     @torch.no_grad()
-    def two_pass(self, batch: RowBlock, source: RowSource) -> Objective:
+    def two_pass(self, batch: RowBlock) -> Objective:
         """Write the gradient, block by block; see ``objective.two_pass_gradient``.
 
         The last blocks of pass 1 are the last of pass 2 and not computed again.
@@ -154,7 +131,7 @@ class FusedGradient:
         reconstruction = torch.zeros_like(batch.rows, dtype=self._sum_dtype)
         kept: deque[_Expressed] = deque(maxlen=self._n_kept)
         active = []
-        for block in source.blocks(self._block_size):
+        for block in self.source.blocks(self._block_size):
             found = self._express(queries, batch, block)
             reconstruction += found.coefficients @ block.rows
             if not self.is_replayable:
@@ -167,7 +144,7 @@ class FusedGradient:
         penalty = queries_gradient.new_zeros(())
         again = (
             self._express(queries, batch, block)
-            for block in self._blocks_before(len(kept), source, active)
+            for block in self._blocks_before(len(kept), active)
         )
         for found in chain(again, kept):
             penalty += found.penalty.sum()
@@ -214,36 +191,55 @@ class FusedGradient:
             factor=-self._config.gamma * weight,
         )
 
-    def _blocks_before(
-        self, n_kept: int, source: RowSource, active: list[Tensor]
-    ) -> Iterator[RowBlock]:
+    def _blocks_before(self, n_kept: int, active: list[Tensor]) -> Iterator[RowBlock]:
         """Yield the rows that pass 2 needs again: active ones, where one can ask.
 
         A recorded step cannot depend on how many there are. Where any row is at hand,
         active ones are gathered into full blocks.
         """
+        source = self.source
         if self.is_replayable:
-            blocks = source.blocks(self._block_size)
-            yield from islice(
-                blocks, math.ceil(len(source) / self._block_size) - n_kept
-            )
+            n_blocks = math.ceil(len(source) / self._block_size)
+            yield from islice(source.blocks(self._block_size), n_blocks - n_kept)
             return
-        for place in range(len(active) - n_kept, len(active)):
-            active[place] = torch.zeros_like(active[place])
+        wanted = [*active[:-n_kept], *map(torch.zeros_like, active[-n_kept:])]
         if self._is_in_memory:
-            index = torch.cat(active).nonzero().squeeze(1)
+            index = torch.cat(wanted).nonzero().squeeze(1)
             for part in index.split(self._block_size) if len(index) else ():
                 yield RowBlock(source.take(part), part)
         else:
-            yield from active_blocks(source, active, self._block_size)
+            yield from active_blocks(source, wanted, self._block_size)
 
     def _objective(self, residual: Tensor, penalty: Tensor) -> Objective:
         reconstruction = residual.to(self._sum_dtype).square().sum()
         return Objective(reconstruction / len(residual), penalty / len(residual))
 
 
+def _prepared(
+    source: RowSource, dtype: torch.dtype, config: TrainConfig, *, in_memory: bool
+) -> RowSource:
+    """Return a source of rows as the products want them: padded and converted."""
+    n_missing = -source.n_features % ALIGNMENT
+    prepared = MappedSource(
+        source,
+        lambda rows: functional.pad(rows, (0, n_missing)).to(dtype),
+        source.n_features + n_missing,
+    )
+    if not in_memory:
+        return prepared
+    rows = torch.cat([block.rows for block in prepared.blocks(config.block_size)])
+    return ArraySource(rows, dtype=dtype, device=rows.device)
+
+
+def _even_block_size(config: TrainConfig, n_rows: int) -> int:
+    """Return a size of like blocks: the last is used once and should not be small."""
+    even = math.ceil(n_rows / _count_blocks(config, n_rows))
+    multiple = min(_BLOCK_MULTIPLE, config.block_size)
+    return min(-(-even // multiple) * multiple, config.block_size)
+
+
 def is_worth_recording(config: TrainConfig, n_rows: int) -> bool:
-    """Tell whether launching kernels is much of the time of a step."""
+    """Say whether launching kernels is much of the time of a step."""
     if config.algorithm == "naive":
         return True
     n_blocks = _count_blocks(config, n_rows)
@@ -263,8 +259,13 @@ class _Tower:
     def __init__(self, tower: nn.Sequential, parameters: FlatParameters) -> None:
         self.dtype = parameters.working.dtype
         layers = [layer for layer in tower if isinstance(layer, nn.Linear)]
+        widths = [None, *(layer.in_features for layer in layers[1:])]
         self._weights, self._weight_gradients = (
-            [_weight(parameters, buffer, x, is_first=x is layers[0]) for x in layers]
+            # Rows come padded, so that the first layer's weight may keep its padding.
+            [
+                parameters.padded(buffer, cast(nn.Parameter, layer.weight))[:, :width]
+                for layer, width in zip(layers, widths, strict=True)
+            ]
             for buffer in (parameters.working, parameters.gradients)
         )
         self._biases = [parameters.padded(parameters.working, x.bias) for x in layers]
@@ -319,26 +320,12 @@ class _Tower:
         start, stop = places[0].start, places[-1].stop
         vectors = parameters.gradients[parameters.vectors_start :]
         self._bias_gradients = vectors[start:stop]
-        self._all_bias_parts = torch.zeros(
-            N_PARTS,
-            stop - start,
-            dtype=parameters.values.dtype,
-            device=parameters.values.device,
-        )
+        self._all_bias_parts = parameters.values.new_zeros(N_PARTS, stop - start)
         self._ones = self._all_bias_parts.new_ones(N_PARTS)
         self._bias_parts = [
             self._all_bias_parts[:, place.start - start : place.stop - start]
             for place in places
         ]
-
-
-def _weight(
-    parameters: FlatParameters, buffer: Tensor, layer: nn.Linear, *, is_first: bool
-) -> Tensor:
-    """Return a layer's weight in a buffer; rows come padded to the first layer only."""
-    weight = cast(nn.Parameter, layer.weight)
-    padded = parameters.padded(buffer, weight)
-    return padded if is_first else padded[:, : layer.in_features]
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:

@@ -56,9 +56,11 @@ class PlainStep:
         self._side = SideStream(self.device)
         self._fused: FusedGradient | None = None
         if config.engine == "fused":
-            self._fused = FusedGradient(network, self.parameters, config)
             in_memory = config.algorithm == "naive" or _fits(source, self.device)
-            self.source = self._fused.prepare(source, in_memory=in_memory)
+            self._fused = FusedGradient(
+                network, self.parameters, config, source, in_memory=in_memory
+            )
+            self.source = self._fused.source
 
     @property
     def is_replayable(self) -> bool:
@@ -111,7 +113,7 @@ class PlainStep:
 
     def _gradient(self, batch: RowBlock) -> Objective:
         if self._fused is not None:
-            return self._fused.gradient(batch, self.source)
+            return self._fused.gradient(batch)
         self.parameters.gradients.zero_()
         gradient_step = GRADIENT_STEPS[self.config.algorithm]
         with autocast(self.config, self.device):

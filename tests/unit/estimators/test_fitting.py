@@ -16,7 +16,7 @@ from selfexpress.errors import (
 )
 from selfexpress.estimators.gap import objective_gap
 from selfexpress.training import loop
-from selfexpress.training.callbacks import Callback, ProgressBar
+from selfexpress.training.callbacks import Callback
 
 
 @pytest.fixture
@@ -179,11 +179,6 @@ def test_what_no_training_can_use_is_refused(bad, message):
     X = np.random.default_rng(0).normal(size=(20, 5))
     with pytest.raises(ConfigError, match=message):
         SENet(2, max_iter=2, random_state=0, **bad).fit(X)
-
-
-def test_a_bar_that_never_moves_is_refused():
-    with pytest.raises(ConfigError, match="every must be a positive integer, got 0"):
-        ProgressBar(0)
 
 
 @pytest.mark.parametrize(

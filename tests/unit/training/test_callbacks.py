@@ -4,6 +4,7 @@ import copy
 import csv
 import pickle
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from selfexpress.training.callbacks import (
     ProgressBar,
     TensorBoardLogger,
     TrainState,
+    require_callbacks,
 )
 from selfexpress.training.loop import train
 from selfexpress.training.step import RECORDED
@@ -81,8 +83,32 @@ def test_steps_taken_again_after_going_back_are_logged_again(tmp_path):
 def test_a_log_that_cannot_be_written_is_refused(tmp_path):
     with pytest.raises(DataError, match="must be a file that can be written"):
         trained(CSVLogger(tmp_path / "gone" / "log.csv"))
-    with pytest.raises(ConfigError, match="every must be a positive number"):
-        CSVLogger("log.csv", every=0)
+
+
+@pytest.mark.parametrize("kind", [ProgressBar, partial(CSVLogger, "log.csv")])
+def test_a_log_that_is_never_written_is_refused(kind):
+    with pytest.raises(ConfigError, match="every must be a positive integer, got 0"):
+        kind(every=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (3, "callbacks must be a list of them, got int"),
+        (ProgressBar(), "callbacks must be a list of them, got ProgressBar"),
+        ([ProgressBar(), 3], "callbacks must hold Callback objects, got 3"),
+        ([ProgressBar], "callbacks must hold Callback objects, got <class"),
+    ],
+)
+def test_what_is_no_list_of_callbacks_is_refused(given, message):
+    with pytest.raises(ConfigError, match=message):
+        require_callbacks(given)
+
+
+def test_callbacks_may_be_none_a_list_or_a_tuple():
+    bar = ProgressBar()
+    assert require_callbacks(None) == require_callbacks(()) == []
+    assert require_callbacks((bar,)) == require_callbacks([bar]) == [bar]
 
 
 @pytest.mark.filterwarnings("default")

@@ -27,11 +27,10 @@ def gradients(network):
 def fused_gradients(network, batch, source, config, *, in_memory=True, n_kept=1):
     network = copy.deepcopy(network)
     parameters = FlatParameters(network, network.threshold.dtype, alignment=ALIGNMENT)
-    fused = FusedGradient(network, parameters, config)
+    fused = FusedGradient(network, parameters, config, source, in_memory=in_memory)
     fused._n_kept = n_kept
-    prepared = fused.prepare(source, in_memory=in_memory)
-    batch = RowBlock(prepared.take(batch.index), batch.index)
-    objective = getattr(fused, config.algorithm)(batch, prepared)
+    batch = RowBlock(fused.source.take(batch.index), batch.index)
+    objective = fused.gradient(batch)
     return objective, gradients(network)
 
 
@@ -98,11 +97,10 @@ def test_streamed_rows_are_read_in_blocks_only(seed):
     network = small_network(8, seed=seed, threshold=0.1)
     config = TrainConfig(gamma=20.0, block_size=7, algorithm="two_pass")
     parameters = FlatParameters(network, torch.float64, alignment=ALIGNMENT)
-    fused = FusedGradient(network, parameters, config)
-    prepared = fused.prepare(source, in_memory=False)
-    batch = RowBlock(prepared.take(torch.arange(4)), torch.arange(4))
-    prepared.take = lambda index: pytest.fail("rows were taken one by one")
-    fused.two_pass(batch, prepared)
+    fused = FusedGradient(network, parameters, config, source, in_memory=False)
+    batch = RowBlock(fused.source.take(torch.arange(4)), torch.arange(4))
+    fused.source.take = lambda index: pytest.fail("rows were taken one by one")
+    fused.gradient(batch)
 
 
 @pytest.mark.parametrize("block_size", [200, 300, 1000])
@@ -111,8 +109,7 @@ def test_blocks_are_no_larger_than_asked_for(block_size):
     network = small_network(8, seed=0, threshold=0.1)
     config = TrainConfig(gamma=20.0, block_size=block_size, algorithm="two_pass")
     parameters = FlatParameters(network, torch.float64, alignment=ALIGNMENT)
-    fused = FusedGradient(network, parameters, config)
-    fused.prepare(source, in_memory=True)
+    fused = FusedGradient(network, parameters, config, source, in_memory=True)
     assert fused._block_size <= block_size
 
 
