@@ -25,20 +25,16 @@ from selfexpress.errors import ConfigError
 
 
 @contextmanager
-def process_group(*, use_cuda: bool | None = None) -> Iterator[None]:
+def process_group() -> Iterator[None]:
     """Join the processes that ``torchrun`` started; alone, do nothing.
 
-    Parameters
-    ----------
-    use_cuda : bool, optional
-        Whether tensors on GPUs will be exchanged, by NCCL; by default if there is a
-        GPU. Each process takes the GPU of its number on the machine. Tensors on the
-        CPU always go by gloo.
+    Tensors on the CPU go by gloo, those on GPUs by NCCL; each process takes the GPU of
+    its number on the machine.
 
     Raises
     ------
     ConfigError
-        If ``WORLD_SIZE`` tells of many processes, but not which one this is.
+        If ``WORLD_SIZE`` is set, but not which process this is.
     """
     n_processes = os.environ.get("WORLD_SIZE", "1")
     if n_processes == "1" or _is_joined():
@@ -49,7 +45,7 @@ def process_group(*, use_cuda: bool | None = None) -> Iterator[None]:
             f"Many processes must be started by torchrun, but WORLD_SIZE={n_processes} "
             "is set and RANK is not. Use torchrun, or unset WORLD_SIZE."
         )
-    if torch.cuda.is_available() if use_cuda is None else use_cuda:
+    if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         _join("cpu:gloo,cuda:nccl")
     else:
@@ -113,13 +109,7 @@ def from_main(tensor: Tensor) -> Tensor:
 
 
 def gather_rows(own: Tensor) -> Tensor:
-    """Return the rows of all ranks, one rank's after the other's.
-
-    Parameters
-    ----------
-    own : Tensor of shape (any, ...)
-        May differ in length between ranks.
-    """
+    """Return the rows of all ranks in their order; each may have any number of them."""
     if n_ranks() == 1:
         return own
     lengths = torch.zeros(n_ranks(), dtype=torch.int64, device=own.device)
@@ -136,13 +126,7 @@ def around_the_ring(own: Tensor, n_rows: int) -> Iterator[tuple[int, Tensor]]:
 
     Each rank hands on to the next what it got from the one before, while the rows at
     hand are used: no rank ever holds more than three parts.
-
-    Parameters
-    ----------
-    own : Tensor of shape (own rows, ...)
-        The rows of :func:`own_range`.
-    n_rows : int
-        Rows of all ranks.
+    ``own`` are the rows of :func:`own_range`, ``n_rows`` counts those of all ranks.
     """
     size = n_ranks()
     ranges = [own_range(n_rows, owner) for owner in range(size)]

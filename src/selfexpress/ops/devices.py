@@ -41,13 +41,8 @@ class SideStream:
 
     It starts when what was asked of the main stream before is done. Tensors that it
     reads must be kept until ``join``, or the main stream may write over their memory.
-    Elsewhere than on a GPU everything runs in order.
-
-    Parameters
-    ----------
-    device : torch.device
-    is_urgent : bool
-        Whether it comes before other streams where the GPU must choose.
+    An urgent one comes before other streams where the GPU must choose. Elsewhere than
+    on a GPU everything runs in order.
     """
 
     def __init__(self, device: torch.device, *, is_urgent: bool = False) -> None:

@@ -18,13 +18,9 @@ from selfexpress.ops.self_expression import elastic_net, soft_threshold, without
 
 @dataclass(frozen=True)
 class Shrinkage:
-    """The constants between inner products and the objective.
+    """Inner products to coefficients and back, without autograd.
 
-    Attributes
-    ----------
-    scale : float
-        Factor of the thresholded products, 1/p.
-    l1_ratio : float
+    ``scale`` is the factor of the thresholded products, 1/p.
     """
 
     scale: float
@@ -38,21 +34,10 @@ class Shrinkage:
         query_index: Tensor,
         key_index: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """Return coefficients and their elastic net.
+        """Return coefficients, (B, K), and parts whose sum is their elastic net.
 
-        Parameters
-        ----------
-        products : Tensor of shape (B, K)
-            Overwritten by the coefficients where that saves memory.
-        threshold : Tensor of shape ()
-        query_index, key_index : Tensor of shape (B,) and (K,)
-            Where the two are equal, the coefficient is 0.
-
-        Returns
-        -------
-        tuple of Tensor
-            Coefficients of shape (B, K), and parts of any shape whose sum is the
-            elastic net of them all.
+        The coefficient is 0 where query and key index are equal. ``products``, (B, K),
+        are overwritten where that saves memory; the parts may have any shape.
         """
         if products.is_cuda:
             from selfexpress.ops.triton_kernels import fused_shrink
@@ -77,23 +62,10 @@ class Shrinkage:
         weight: float,
         factor: float,
     ) -> tuple[Tensor, Tensor]:
-        """Return the gradient of products and threshold.
+        """Return the gradient of the products, (B, K), and parts of the threshold's.
 
-        Parameters
-        ----------
-        coefficients, upstream : Tensor of shape (B, K)
-            What ``forward`` gave, and the gradient of the rest of the objective with
-            respect to it, but for ``factor``; ``upstream`` may be overwritten.
-        weight : float
-            Of the elastic net in the objective.
-        factor : float
-            Of ``upstream``.
-
-        Returns
-        -------
-        tuple of Tensor
-            Gradient of the products, (B, K), and parts of any shape whose sum is the
-            gradient of the threshold.
+        The objective is ``weight`` times the elastic net and a rest, whose gradient by
+        the coefficients is ``factor * upstream``; ``upstream`` may be overwritten.
         """
         if coefficients.is_cuda:
             from selfexpress.ops.triton_kernels import fused_shrink_backward
@@ -116,16 +88,11 @@ N_PARTS = 64
 def activation_backward(
     upstream: Tensor, output: Tensor, bias_parts: Tensor, *, kind: str
 ) -> Tensor:
-    """Return the gradient before an activation; write the bias's in parts.
+    """Return the gradient before an activation of ``kind`` "relu" or "tanh".
 
-    Parameters
-    ----------
-    upstream, output : Tensor of shape (M, W)
-        Gradient of the layer's output, overwritten where that saves memory, and the
-        output.
-    bias_parts : Tensor of shape (S, W)
-        Overwritten; its sum over the first axis is the gradient of the bias.
-    kind : {"relu", "tanh"}
+    ``upstream``, (M, W), is the gradient of the layer's ``output`` and overwritten
+    where that saves memory. The gradient of the bias is the sum of ``bias_parts``,
+    (S, W), over the first axis; they are overwritten.
     """
     if upstream.is_cuda:
         from selfexpress.ops.triton_kernels import fused_activation_backward
@@ -172,14 +139,9 @@ def adam_update(
 ) -> None:
     """Update ``values``, both momenta and ``working`` in place.
 
-    Parameters
-    ----------
-    values, gradients, first, second : Tensor of shape (n,)
-        Parameters, gradients and the running means of gradients and their squares.
-    rate, gradient_scale, n_steps : Tensor of shape ()
-        Learning rate, factor of the gradients, and steps done with this one.
-    working : Tensor of shape (n,)
-        Becomes a copy of ``values`` in its own type; may be ``values`` itself.
+    ``first`` and ``second`` are the running means of gradients and their squares;
+    ``gradient_scale`` is a factor of the gradients, and ``n_steps`` counts this step,
+    too. ``working`` becomes a copy of ``values`` in its type, or is the same tensor.
     """
     if values.is_cuda:
         from selfexpress.ops.triton_kernels import fused_adam_update

@@ -26,13 +26,9 @@ def elastic_net(coefficients: Tensor, l1_ratio: float) -> Tensor:
 def without_self(
     coefficients: Tensor, query_index: Tensor, key_index: Tensor
 ) -> Tensor:
-    """Set to zero the coefficients by which a row would express itself.
+    """Set to zero the coefficients, (B, K), by which a row would express itself.
 
-    Parameters
-    ----------
-    coefficients : Tensor of shape (B, K)
-    query_index, key_index : Tensor of shape (B,) and (K,)
-        Positions of queries and keys in the same source.
+    The indices, (B,) and (K,), are positions of queries and keys in the same source.
     """
     is_self = query_index[:, None] == key_index[None, :]  # (B, K)
     return coefficients.masked_fill(is_self, 0)

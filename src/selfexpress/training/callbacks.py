@@ -263,13 +263,8 @@ class CSVLogger(HistoryLogger):
 
     def open(self) -> None:
         """Write the names of the columns."""
-        try:
+        with self._naming_the_file():
             self._file = self.path.open("w", newline="", encoding="utf-8")
-        except OSError as error:
-            raise DataError(
-                f"{self.path} must be a file that can be written, but "
-                f"{error.strerror}. Choose another place."
-            ) from error
         csv.writer(self._file).writerow(("step", *RECORDED))
 
     def write(self, steps: range, rows: list[list[float]]) -> None:
@@ -293,8 +288,8 @@ class CSVLogger(HistoryLogger):
             yield
         except OSError as error:
             raise DataError(
-                f"{self.path} must take a line for every step, but {error.strerror}. "
-                "Make room, or choose another place."
+                f"{self.path} must be a file that takes a line for every step, but "
+                f"{error.strerror}. Make room, or choose another place."
             ) from error
 
 

@@ -67,16 +67,8 @@ _NO_STEP = -1
 class Progress:
     """How far a training has come.
 
-    Attributes
-    ----------
-    step : int
-        Steps done.
-    rate_factor : float
-        What the learning rate is multiplied by, below 1 after a failure.
-    is_finished : bool
-        Whether it had come to its end.
-    settled_at : int, optional
-        Steps after which the objective had settled, if it has.
+    ``rate_factor`` multiplies the learning rate, and is below 1 after a failure;
+    ``settled_at`` are the steps after which the objective had settled, if it has.
     """
 
     step: int = 0
@@ -167,14 +159,8 @@ class Checkpoints:
     ) -> Progress:
         """Resume what the folder holds, or write a first checkpoint there.
 
-        Parameters
-        ----------
-        fingerprint : mapping
-            See :func:`fingerprint`; kept with every checkpoint.
-        tensors : mapping of str to Tensor
-            Overwritten by those of the newest checkpoint.
-        history : Tensor of shape (max_iter, columns)
-            Its first rows are overwritten likewise.
+        Tensors and the first rows of ``history``, (max_iter, columns), are overwritten
+        by those of the newest checkpoint; ``fingerprint`` is kept with every one.
 
         Raises
         ------
@@ -338,21 +324,19 @@ def fingerprint(
 
 
 def _digest(source: RowSource) -> str:
-    digest = hashlib.sha256()
-    for rows in _digested(source):
-        plain = rows.detach().cpu().contiguous()
-        # Through bytes, as NumPy has no bfloat16.
-        digest.update(plain.reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()[:16]
-
-
-def _digested(source: RowSource) -> Iterator[Tensor]:
-    """Yield all rows in order, or some in one piece where they are very many."""
+    """Return the digest of all rows in order, or of some where they are very many."""
     n_all, size = len(source), _SAMPLED_ROWS
     if n_all <= size or n_all * source.n_features <= _MOST_DIGESTED:
         blocks = blocks_between(source, 0, n_all, block_size=size)
-        return (block.rows for block in blocks)
-    return iter([source.take(torch.arange(size) * n_all // size)])
+        parts: Iterator[Tensor] = (block.rows for block in blocks)
+    else:
+        parts = iter([source.take(torch.arange(size) * n_all // size)])
+    digest = hashlib.sha256()
+    for rows in parts:
+        # Through bytes, as NumPy has no bfloat16.
+        plain = rows.detach().cpu().contiguous().reshape(-1)
+        digest.update(plain.view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:16]
 
 
 def _short(value: Any) -> str:

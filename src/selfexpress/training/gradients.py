@@ -88,12 +88,13 @@ class FusedGradient:
             is_cuda and in_memory and is_worth_recording(config, len(source))
         )
 
+    @torch.no_grad()
     def gradient(self, batch: RowBlock) -> Objective:
         """Write the gradient by the algorithm that is set."""
-        return _ALGORITHMS[self._config.algorithm](self, batch)
+        algorithms = {"naive": self._naive, "two_pass": self._two_pass}
+        return algorithms[self._config.algorithm](batch)
 
-    @torch.no_grad()
-    def naive(self, batch: RowBlock) -> Objective:
+    def _naive(self, batch: RowBlock) -> Objective:
         """Write the gradient, all keys at once; see ``objective.naive_gradient``."""
         (block,) = self.source.blocks(len(self.source))
         with self._side:
@@ -118,8 +119,7 @@ class FusedGradient:
         self._side.join()
         return objective
 
-    @torch.no_grad()
-    def two_pass(self, batch: RowBlock) -> Objective:
+    def _two_pass(self, batch: RowBlock) -> Objective:
         """Write the gradient, block by block; see ``objective.two_pass_gradient``.
 
         The last blocks of pass 1 are the last of pass 2 and not computed again.
@@ -250,9 +250,6 @@ def _count_blocks(config: TrainConfig, n_rows: int) -> int:
     return max(1, math.ceil(n_rows / config.block_size))
 
 
-_ALGORITHMS = {"naive": FusedGradient.naive, "two_pass": FusedGradient.two_pass}
-
-
 class _Tower:
     """One tower's layers as weights in working precision and gradient buffers."""
 
@@ -269,7 +266,17 @@ class _Tower:
             for buffer in (parameters.working, parameters.gradients)
         )
         self._biases = [parameters.padded(parameters.working, x.bias) for x in layers]
-        self._find_bias_gradients(layers, parameters)
+        # The biases' gradients lie side by side in memory, and are sums of parts.
+        places = [parameters.place_in_vectors(x.bias) for x in layers]
+        start, stop = places[0].start, places[-1].stop
+        vectors = parameters.gradients[parameters.vectors_start :]
+        self._bias_gradients = vectors[start:stop]
+        self._all_bias_parts = parameters.values.new_zeros(N_PARTS, stop - start)
+        self._ones = self._all_bias_parts.new_ones(N_PARTS)
+        self._bias_parts = [
+            self._all_bias_parts[:, place.start - start : place.stop - start]
+            for place in places
+        ]
         self._side = SideStream(parameters.values.device)
 
     def forward(self, rows: Tensor) -> list[Tensor]:
@@ -311,21 +318,6 @@ class _Tower:
             self._bias_gradients.copy_(sums)
         self._side.join()
         del gradients  # kept for the side stream until here
-
-    def _find_bias_gradients(
-        self, layers: list[nn.Linear], parameters: FlatParameters
-    ) -> None:
-        """Lay out the biases' gradients in parts: they lie side by side in memory."""
-        places = [parameters.place_in_vectors(x.bias) for x in layers]
-        start, stop = places[0].start, places[-1].stop
-        vectors = parameters.gradients[parameters.vectors_start :]
-        self._bias_gradients = vectors[start:stop]
-        self._all_bias_parts = parameters.values.new_zeros(N_PARTS, stop - start)
-        self._ones = self._all_bias_parts.new_ones(N_PARTS)
-        self._bias_parts = [
-            self._all_bias_parts[:, place.start - start : place.stop - start]
-            for place in places
-        ]
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:

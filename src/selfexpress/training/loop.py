@@ -104,7 +104,7 @@ def train(
                     else:
                         training.look_back(is_saving=is_leaving or is_due)
         finally:
-            training.finish()
+            training.release()
     done = state.history[: state.step].double().cpu().numpy()
     return dict(zip(RECORDED, done.T, strict=True))
 
@@ -229,9 +229,9 @@ class _Training:
         )
         self._resume(replace(progress, rate_factor=factor, is_finished=False))
 
-    def finish(self) -> None:
+    def release(self) -> None:
         """Leave the network with parameters of its own."""
-        self._plain.finish()
+        self._plain.parameters.release()
 
     def _resume(self, progress: Progress) -> None:
         """Go on from where the tensors were just restored to."""
@@ -314,7 +314,7 @@ class _Training:
     def _rebuild(self) -> None:
         """Make the steps anew, by changed settings, with the state they have."""
         kept = {name: x.clone() for name, x in self._plain.state().items()}
-        self._plain.finish()
+        self.release()
         self._prepare()
         for name, tensor in self._plain.state().items():
             tensor.copy_(kept[name])

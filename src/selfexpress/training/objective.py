@@ -27,12 +27,7 @@ from selfexpress.rows.sources import RowBlock, RowSource
 class Objective:
     """The two parts of a batch's objective, as means over its rows.
 
-    Attributes
-    ----------
-    reconstruction : Tensor
-        Squared residual; enters the objective times gamma / 2.
-    penalty : Tensor
-        Elastic net of the coefficients.
+    The squared residual enters it times gamma / 2, the elastic net as it is.
     """
 
     reconstruction: Tensor

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -29,16 +27,10 @@ class FlatParameters:
     While it is in use, the parameters and their gradients are views of the buffers:
     autograd adds to ``gradients``, and changing ``values`` changes the network.
 
-    Parameters
-    ----------
-    network : nn.Module
-    compute_dtype : torch.dtype
-        Type of the matrix products; parameters themselves keep theirs.
-    gradient_dtype : torch.dtype
-        Of ``gradients``; autograd wants that of the parameters.
-    alignment : int
-        Rows of matrices are padded with zeros to a multiple of it. Padding has no
-        gradient and stays zero.
+    Products are computed in ``compute_dtype``. Parameters keep their own type, as do
+    gradients unless ``gradient_dtype`` is another, which autograd cannot add to. Rows
+    of matrices are padded with zeros to a multiple of ``alignment``; padding has no
+    gradient and stays zero.
 
     Attributes
     ----------
@@ -121,18 +113,6 @@ class FlatParameters:
         return part.view(parameter.shape)
 
 
-class Optimizer(Protocol):
-    """What a training step asks of an optimiser."""
-
-    def step(self, rate: Tensor, gradient_scale: Tensor) -> None:
-        """Change the parameters against ``gradient_scale`` times their gradients."""
-        ...
-
-    def state(self) -> dict[str, Tensor]:
-        """Return the tensors that a step changes, to be saved or written to."""
-        ...
-
-
 class Adam:
     """Adam with the usual momenta, as in the paper.
 
@@ -167,7 +147,7 @@ class Adam:
         )
 
     def state(self) -> dict[str, Tensor]:
-        """Return both momenta and the number of steps."""
+        """Return the tensors that a step changes: momenta and the number of steps."""
         return {"first": self._first, "second": self._second, "n_steps": self._n_steps}
 
 
@@ -220,10 +200,7 @@ class Muon:
         return {"average": self._average, **self._adam.state()}
 
 
-OPTIMIZERS: dict[str, Callable[[FlatParameters], Optimizer]] = {
-    "adam": Adam,
-    "muon": Muon,
-}
+OPTIMIZERS: dict[str, type[Adam | Muon]] = {"adam": Adam, "muon": Muon}
 
 # Coefficients of an odd polynomial whose iterates carry singular values in (0, 1] to
 # about 1; steeper at 0 than the classical 1.5 t - 0.5 t^3.

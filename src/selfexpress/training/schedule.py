@@ -33,13 +33,7 @@ _PLATEAU = 0.95
 class Schedule:
     """The learning rate by step: full, then falling to 0 as half a cosine.
 
-    Attributes
-    ----------
-    full_rate : float
-    fall_start : int
-        Steps before the fall.
-    n_steps : int
-        Steps of the training.
+    The fall begins after ``fall_start`` steps and ends with step ``n_steps``.
     """
 
     full_rate: float
@@ -59,13 +53,8 @@ def plan(
 ) -> Schedule:
     """Return the schedule of a training, as far as it is known.
 
-    Parameters
-    ----------
-    config : TrainConfig
-    settled_at : int, optional
-        Steps after which the objective had settled, if it has.
-    rate_factor : float
-        What the learning rate is multiplied by.
+    The objective had settled after ``settled_at`` steps, if it has; ``rate_factor``
+    multiplies the learning rate.
     """
     rate, share = config.learning_rate * rate_factor, _FULL_SHARES[config.schedule]
     if settled_at is None or config.schedule != "adaptive":
@@ -80,12 +69,7 @@ def has_settled(objective: Tensor, *, zero: float) -> bool:
     Its mean over the last fifth of all steps is compared with that over the fifth
     before: the fall and twice its standard error must stay below 2 %. A training that
     starts at random first stays where all coefficients are small; that does not count.
-
-    Parameters
-    ----------
-    objective : Tensor of shape (steps done,)
-    zero : float
-        The objective of zero coefficients.
+    ``zero`` is the objective of zero coefficients.
     """
     n_steps = len(objective)
     if n_steps < _FEWEST_STEPS:

@@ -65,12 +65,7 @@ def start_alike(network: SelfExpressiveNetwork, source: RowSource) -> None:
     - The key tower is a copy of the query tower, and the threshold is where a typical
       row has 10 coefficients.
 
-    Parameters
-    ----------
-    network : SelfExpressiveNetwork
-        With its towers drawn at random.
-    source : RowSource
-        Of unit rows; at most 2000, evenly spaced, are looked at.
+    At most 2000 of the unit rows, evenly spaced, are looked at.
     """
     rows = some_rows(source).to(network.threshold)
     tower = network.query_tower

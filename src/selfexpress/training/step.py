@@ -107,17 +107,13 @@ class PlainStep:
         """Return parameters and the optimiser's state, padding included."""
         return {"values": self.parameters.values, **self.optimizer.state()}
 
-    def finish(self) -> None:
-        """Leave the network with parameters of its own."""
-        self.parameters.release()
-
     def _gradient(self, batch: RowBlock) -> Objective:
         if self._fused is not None:
             return self._fused.gradient(batch)
         self.parameters.gradients.zero_()
-        gradient_step = GRADIENT_STEPS[self.config.algorithm]
+        find = GRADIENT_STEPS[self.config.algorithm]
         with autocast(self.config, self.device):
-            return gradient_step(self.network, batch, self.source, self.config)
+            return find(self.network, batch, self.source, self.config)
 
 
 def autocast(

@@ -81,7 +81,7 @@ def test_steps_taken_again_after_going_back_are_logged_again(tmp_path):
 
 
 def test_a_log_that_cannot_be_written_is_refused(tmp_path):
-    with pytest.raises(DataError, match="must be a file that can be written"):
+    with pytest.raises(DataError, match=r"must be a file .* No such file"):
         trained(CSVLogger(tmp_path / "gone" / "log.csv"))
 
 
@@ -153,5 +153,5 @@ def test_callbacks_can_be_copied_and_pickled_after_a_training(kind, tmp_path):
 def test_a_log_on_a_full_disk_is_named(tmp_path):
     path = tmp_path / "log.csv"
     path.symlink_to("/dev/full")
-    with pytest.raises(DataError, match=f"{path} must take .* No space left on device"):
+    with pytest.raises(DataError, match=f"{path} must be a file .* No space left"):
         trained(CSVLogger(path))

@@ -181,7 +181,7 @@ def test_a_recorded_step_is_the_plain_one(algorithm, optimizer, block_size):
             step = GraphedStep(plain)
         for number in range(20):
             step(number)
-        plain.finish()
+        plain.parameters.release()
         parameters = [p.detach().clone() for p in network.parameters()]
         found[kind] = (history[:20].clone(), parameters)
     (history, parameters), (other_history, others) = found.values()
@@ -214,7 +214,7 @@ def test_a_recorded_step_follows_another_schedule_at_once():
         schedule = plain.schedule = plan(config, settled_at=15)
         for number in range(15, schedule.n_steps):
             step(number)
-        plain.finish()
+        plain.parameters.release()
         found.append(history[: schedule.n_steps].cpu())
     rates = torch.tensor([schedule.rate(number) for number in range(20)])
     for history in found:
