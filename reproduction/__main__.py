@@ -18,9 +18,9 @@ from reproduction.page import draw, write_page
 from reproduction.places import default_cache, default_records
 from reproduction.runner import Experiment, Progress, Results, run_cells
 from reproduction.summary import Summary
+from reproduction.tables import terminal_table
 from selfexpress.errors import ConfigError, SelfExpressError
 from selfexpress.ops.devices import resolve_device
-from selfexpress.report.tables import terminal_table
 
 Names = Annotated[
     list[str] | None,

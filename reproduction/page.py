@@ -10,9 +10,9 @@ from reproduction.cells import Record
 from reproduction.drawing import save_panels, save_pictures
 from reproduction.runner import Experiment, Results
 from reproduction.summary import Plot, Summary, Table
+from reproduction.tables import markdown_table
 from selfexpress.cli.outputs import require_writable
 from selfexpress.errors import DataError
-from selfexpress.report.tables import markdown_table
 
 _INTRODUCTION = """\
 # Reproduction of the paper

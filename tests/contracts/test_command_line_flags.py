@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from selfexpress import SENet
-from selfexpress.cli import app
+from selfexpress.cli.app import app
 
 # Sub-command: arguments, then options without the leading dashes.
 FLAGS = {
@@ -27,8 +27,9 @@ FLAGS = {
         "DATA n-clusters/k output/o name labels coefficients log-csv log-tensorboard "
         "run truth images gamma gamma-scale l1-ratio max-iter n-train-samples "
         "batch-size hidden-sizes n-embedding learning-rate schedule optimizer start "
-        "affinity n-neighbors n-nonzero n-eigenvectors n-cluster-samples block-size "
-        "precision device checkpoint seed config show-config quiet json"
+        "algorithm affinity n-neighbors n-nonzero n-eigenvectors n-init n-references "
+        "n-cluster-samples search block-size precision device checkpoint seed "
+        "config show-config quiet json"
     ),
     "predict": "MODEL DATA output/o probabilities name device quiet json",
     "report": "RUN output/o json",
@@ -65,7 +66,7 @@ def test_the_commands_are_these():
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words or "selfexpress")
 def test_the_flags_are_these(words):
     flags = [flag(parameter) for parameter in COMMANDS[words].params]
-    assert [name for name in flags if name != "help"] == FLAGS[words].split()
+    assert sorted({*flags} - {"help"}) == sorted(FLAGS[words].split())
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words or "selfexpress")

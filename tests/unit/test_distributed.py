@@ -8,7 +8,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 from selfexpress import distributed
-from selfexpress.cli import app
+from selfexpress.cli.app import app
 from selfexpress.errors import ConfigError
 
 

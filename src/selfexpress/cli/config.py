@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,10 +10,10 @@ from typing import Any
 
 import typer
 
-from selfexpress.config import AUTO
+from selfexpress.cli.options import AUTO
 from selfexpress.errors import ConfigError, DataError
-from selfexpress.files.atomic import replacing
 
+CONFIG_FILE = "config.toml"
 # Options that say how to show or find things, not what to compute.
 _NOT_KEPT = {"config", "show-config", "quiet", "json", "help"}
 # Texts that are a file or the name of a data set.
@@ -64,15 +65,14 @@ def effective_options(context: typer.Context) -> dict[str, Any]:
 
     Files and folders are written in full, so that a run can be repeated from anywhere.
     """
-    found = {
-        name: context.params.get(parameter)
-        for name, parameter in option_names(context).items()
-    }
-    return {
-        name: _in_full(value) if name in _PLACES else _plain(value)
-        for name, value in found.items()
-        if value is not None
-    }
+    found = {}
+    for name, parameter in option_names(context).items():
+        value = context.params.get(parameter)
+        if value is None:
+            continue
+        is_place = isinstance(value, Path) or (name in _PLACES and Path(value).exists())
+        found[name] = str(Path(value).absolute()) if is_place else value
+    return found
 
 
 def config_text(
@@ -99,6 +99,8 @@ def config_text(
 
 def write_config(path: Path, text: str) -> None:
     """Write a file for ``--config``, whole or not at all."""
+    from selfexpress.files.atomic import replacing
+
     with replacing(path) as target:
         target.write_text(
             "# Run again with: selfexpress fit --config THIS_FILE\n" + text,
@@ -133,31 +135,10 @@ def _word(path: Path, key: str, value: Any) -> Any:
     return str(value)
 
 
-def _in_full(place: str) -> str:
-    """Return a file in full, and the name of a data set as it is."""
-    return str(Path(place).absolute()) if Path(place).exists() else place
-
-
-def _plain(value: Any) -> Any:
-    return str(value.absolute()) if isinstance(value, Path) else value
-
-
 def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_toml, value))}]"
-    if isinstance(value, (int, float)):
+    """Return a value as TOML, which writes texts as JSON does, but for one sign."""
+    if isinstance(value, (float, int)) and not isinstance(value, bool):
         return repr(value)
-    return _quoted(str(value))
-
-
-def _quoted(text: str) -> str:
-    """Return a TOML basic string."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(map(_escaped, escaped)) + '"'
-
-
-def _escaped(character: str) -> str:
-    is_control = ord(character) < 32 or ord(character) == 127
-    return f"\\u{ord(character):04x}" if is_control else character
+    if not isinstance(value, (bool, list, tuple)):
+        value = str(value)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

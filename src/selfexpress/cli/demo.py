@@ -6,25 +6,15 @@ import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
-from rich.console import Console
-from rich.table import Table
 
-from selfexpress import metrics
-from selfexpress.cli.stages import shown_stages
-from selfexpress.datasets.synthetic import make_subspaces
-from selfexpress.estimators.senet import SENet
-from selfexpress.files.arrays import write_labels
-from selfexpress.report import (
-    plot_coefficients,
-    recorded_warnings,
-    save_run,
-    write_report,
-)
+from selfexpress.cli.options import Json, Quiet
+from selfexpress.cli.terminal import print_table, shown_stages
+
+if TYPE_CHECKING:
+    from selfexpress import SENet
 
 
 def demo(
@@ -32,32 +22,29 @@ def demo(
         Path, typer.Option("--output", "-o", help="Folder for what is made.")
     ] = Path("demo-output"),
     seed: Annotated[int, typer.Option(help="Of data and training.")] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON, for machines.")
-    ] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
     """Cluster synthetic subspaces and small digits; write labels, models, reports.
 
     Example: selfexpress demo -o demo-output
     """
     output.mkdir(parents=True, exist_ok=True)
-    console = Console(stderr=True)
     results = {}
     for name, problem in (("subspaces", _subspaces), ("digits", _digits)):
         if not quiet:
-            console.print(f"{name}:", highlight=False)
+            typer.echo(f"{name}:", err=True)
         results[name] = _run(problem(seed), output / name, quiet=quiet)
     if as_json:
         print(json.dumps(results))
     else:
-        _print_table(results, output)
+        _print_results(results, output)
 
 
 @dataclass(frozen=True, eq=False)
 class _Problem:
-    X: NDArray[np.float64]
-    truth: NDArray[np.int64]
+    X: Any
+    truth: Any
     model: SENet
     report: str
     image_shape: tuple[int, int] | None = None
@@ -65,6 +52,8 @@ class _Problem:
 
 def _subspaces(seed: int) -> _Problem:
     """Five subspaces of dimension 6 in R^30, 300 points each."""
+    from selfexpress import SENet, make_subspaces
+
     data = make_subspaces(
         5, dimension=6, n_features=30, n_samples=300, random_state=seed
     )
@@ -84,6 +73,8 @@ def _digits(seed: int) -> _Problem:
     """1,797 handwritten digits of 8x8 pixels that scikit-learn ships."""
     from sklearn.datasets import load_digits
 
+    from selfexpress import SENet
+
     X, truth = load_digits(return_X_y=True)
     model = SENet(
         10,
@@ -93,11 +84,23 @@ def _digits(seed: int) -> _Problem:
         max_iter=400,
         random_state=seed,
     )
-    return _Problem(X, truth.astype(np.int64), model, "report.html", (8, 8))
+    return _Problem(X, truth, model, "report.html", (8, 8))
 
 
 def _run(problem: _Problem, prefix: Path, *, quiet: bool) -> dict[str, float]:
-    """Fit on four fifths of the rows, name the rest, write everything."""
+    """Fit on four fifths of the rows, assign the rest, write everything."""
+    import numpy as np
+    from matplotlib.figure import Figure
+
+    from selfexpress import metrics
+    from selfexpress.files.arrays import write_labels
+    from selfexpress.report import (
+        plot_coefficients,
+        recorded_warnings,
+        save_run,
+        write_report,
+    )
+
     X, truth, model = problem.X, problem.truth, problem.model
     is_new = np.arange(len(X)) % 5 == 4
     start = time.perf_counter()
@@ -105,12 +108,9 @@ def _run(problem: _Problem, prefix: Path, *, quiet: bool) -> dict[str, float]:
     with recorded_warnings() as warned, shown_stages(model, quiet=quiet):
         model.fit(X[~is_new])
     seconds = time.perf_counter() - start
-    named = model.predict(X[is_new])
+    assigned = model.predict(X[is_new])
     write_labels(prefix.with_name(f"{prefix.name}-labels.csv"), model.labels_)
     model.save(prefix.with_suffix(".selfexpress"))
-    # Here, as every other command would wait for it.
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(6, 6), layout="constrained")
     axes = plot_coefficients(model.coefficients_, model.labels_, axes=figure.subplots())
     axes.set_title(f"{prefix.name}: |C|, sorted by label")
@@ -132,22 +132,20 @@ def _run(problem: _Problem, prefix: Path, *, quiet: bool) -> dict[str, float]:
             model.labels_, truth[~is_new]
         ),
         "adjusted_rand": metrics.adjusted_rand(model.labels_, truth[~is_new]),
-        "accuracy_new": metrics.clustering_accuracy(named, truth[is_new]),
+        "accuracy_new": metrics.clustering_accuracy(assigned, truth[is_new]),
         "seconds": seconds,
     }
 
 
-def _print_table(results: dict[str, dict[str, float]], output: Path) -> None:
-    table = Table(title="Scores against the truth, which the fit never saw")
-    for heading in ("data", "ACC", "NMI", "ARI", "ACC of new points", "seconds"):
-        table.add_column(heading, justify="left" if heading == "data" else "right")
+def _print_results(results: dict[str, dict[str, float]], output: Path) -> None:
+    rows = []
     for name, scores in results.items():
         *shares, seconds = scores.values()
-        table.add_row(name, *(f"{share:.3f}" for share in shares), f"{seconds:.1f}")
-    console = Console()
-    console.print(table)
-    console.print(
+        rows.append([name, *(f"{share:.3f}" for share in shares), f"{seconds:.1f}"])
+    headings = ("data", "ACC", "NMI", "ARI", "ACC of new points", "seconds")
+    title = "Scores against the truth, which the fit never saw"
+    print_table(headings, rows, title=title)
+    print(
         f"labels, models, pictures and runs are in {output}/; open "
-        f"{output}/report.html in a browser",
-        highlight=False,
+        f"{output}/report.html in a browser"
     )

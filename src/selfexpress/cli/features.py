@@ -8,35 +8,23 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-import torch
 import typer
-from numpy.typing import NDArray
-from torch import Tensor
 
-from selfexpress.cli.options import parse_count
+from selfexpress.cli.inputs import is_file, read_dataset, read_rows
+from selfexpress.cli.options import Device, Json, Name, Quiet, count_or_auto
 from selfexpress.cli.outputs import require_apart, require_writable
-from selfexpress.cli.rows import read_rows
-from selfexpress.cli.stages import rows_bar
-from selfexpress.datasets.loading import Dataset, load_dataset
+from selfexpress.cli.terminal import rows_bar
 from selfexpress.errors import ConfigError, DataError
-from selfexpress.features.scattering import Scattering2D
-from selfexpress.features.whitening import Whitening
-from selfexpress.files.arrays import FORMATS, read_array, write_array
-from selfexpress.files.atomic import replacing
-from selfexpress.ops.devices import resolve_device
-from selfexpress.rows.opening import as_source
-from selfexpress.rows.sources import (
-    ArraySource,
-    CheckedRows,
-    MappedSource,
-    RowSource,
-    row_dtype,
-)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from selfexpress.features import Whitening
+    from selfexpress.rows.sources import RowSource
 
 
 def features(
@@ -49,7 +37,7 @@ def features(
         Any,
         typer.Option(
             help="Keep this many principal components, levelled; or auto.",
-            parser=parse_count,
+            parser=count_or_auto,
             metavar="INTEGER|auto",
         ),
     ] = None,
@@ -90,15 +78,11 @@ def features(
     split: Annotated[
         str | None, typer.Option(help="Part of a data set: full, train or test.")
     ] = None,
-    name: Annotated[
-        str | None, typer.Option(help="Array or column of DATA to read.")
-    ] = None,
+    name: Name = None,
     block_size: Annotated[int, typer.Option(help="Rows handled at once.")] = 4096,
-    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON, for machines.")
-    ] = False,
+    device: Device = "auto",
+    quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
     """Write the features of DATA, one row a sample, in single precision.
 
@@ -109,6 +93,11 @@ def features(
 
     Then: selfexpress features new.npy -o new-white.npy --projection p
     """
+    from selfexpress.features import Whitening
+    from selfexpress.files.arrays import FORMATS
+    from selfexpress.ops.devices import resolve_device
+    from selfexpress.rows.sources import CheckedRows
+
     if paper:
         scattering, resize, project = True, resize or 32, project or 500
     components = _new_components(whiten, project, center=center, block_size=block_size)
@@ -116,36 +105,27 @@ def features(
     taken, kept = (None, projection) if is_new else (projection, None)
     if taken is not None:
         components = Whitening.load(taken)
-    if not scattering and components is None:
-        raise ConfigError(
-            "At least one of --scattering, --whiten, --project, --projection and "
-            "--paper must be given, got none. Say which features to compute."
-        )
+    _require_some(scattering, components)
+    of_scattering = {"resize": resize, "image-shape": image_shape}
+    of_scattering |= {"scales": scales, "angles": angles}
     _require_used(
-        ("--scattering", scattering, {"resize": resize, "image-shape": image_shape}),
-        ("--scattering", scattering, {"scales": scales, "angles": angles}),
+        ("--scattering", scattering, of_scattering),
         ("--whiten or --project", is_new, {"center": center or None}),
-        ("a data set's name", not _is_file(data), {"split": split}),
+        ("a data set's name", not is_file(data), {"split": split}),
     )
     require_writable(output, suffixes=FORMATS)
-    if kept is not None:
-        require_writable(kept)
+    require_writable(kept)
     require_apart(
         {"DATA": data, "--projection": taken},
         {"--output": output, "--projection": kept},
     )
     on = resolve_device(device)
     if scattering:
-        samples = _read_samples(data, name=name, split=split or "full")
-        sizes: dict[str, Any] = {"J": scales, "L": angles, "resize": resize}
-        transformer = Scattering2D(
-            image_shape=_parse_shape(image_shape),
-            **{name: size for name, size in sizes.items() if size is not None},
-        ).fit(samples[:1])
-        source = _of_images(samples, transformer, on)
+        shape = {"image_shape": _parse_shape(image_shape), "resize": resize}
+        samples = _read_samples(data, name=name, split=split)
+        source = _scattered(samples, on, J=scales, L=angles, **shape)
     else:
-        rows = _read_rows(data, name=name, split=split or "full")
-        source = CheckedRows(rows, device=on)
+        source = CheckedRows(_read_rows(data, name=name, split=split), device=on)
     stages = _Stages(quiet=quiet)
     if components is not None:
         if is_new:
@@ -156,9 +136,18 @@ def features(
         source = components.stream(source)
     with stages.watched("writing features", source) as counted:
         _write(output, counted, block_size)
-    _report(
-        output, source, components if is_new else None, stages.seconds, as_json=as_json
-    )
+    explained = {}
+    if is_new and components is not None:
+        explained["explained"] = float(components.explained_.sum())
+    _report(output, source, stages.seconds, explained, as_json=as_json)
+
+
+def _require_some(*features: object) -> None:
+    if not any(features):
+        raise ConfigError(
+            "At least one of --scattering, --whiten, --project, --projection and "
+            "--paper must be given, got none. Say which features to compute."
+        )
 
 
 def _require_used(*groups: tuple[str, bool, Mapping[str, object]]) -> None:
@@ -172,17 +161,16 @@ def _require_used(*groups: tuple[str, bool, Mapping[str, object]]) -> None:
                 )
 
 
-def _is_file(data: str) -> bool:
-    """Tell files and folders from names of data sets."""
-    return Path(data).is_dir() or Path(data).suffix.lower() in FORMATS
+def _scattered(samples: NDArray[Any], device: Any, **settings: Any) -> RowSource:
+    """Return the scattering of images, computed as they are walked."""
+    import numpy as np
+    import torch
 
+    from selfexpress.features import Scattering2D
+    from selfexpress.rows.sources import ArraySource, MappedSource, row_dtype
 
-def _of_images(
-    samples: NDArray[Any],
-    transformer: Scattering2D,
-    device: torch.device,
-) -> RowSource:
-    """Return the features that a fitted transformer computes of images."""
+    given = {name: value for name, value in settings.items() if value is not None}
+    transformer = Scattering2D(**given).fit(samples[:1])
     dtype = torch.uint8 if samples.dtype == np.uint8 else row_dtype(samples)
     flat = samples.reshape(len(samples), -1)
     source = ArraySource(flat, dtype=dtype, device=device)
@@ -204,6 +192,8 @@ class _Stages:
     @contextmanager
     def watched(self, name: str, source: RowSource) -> Iterator[RowSource]:
         """Yield the same rows; walking them moves the bar."""
+        from selfexpress.rows.sources import MappedSource
+
         start = time.perf_counter()
         with rows_bar(quiet=self._quiet) as progress:
             task = progress.add_task(name, total=len(source))
@@ -219,6 +209,8 @@ class _Stages:
 def _new_components(
     whiten: int | str | None, project: int | None, *, center: bool, block_size: int
 ) -> Whitening | None:
+    from selfexpress.features import Whitening
+
     if whiten is not None and project is not None:
         raise ConfigError(
             f"Only one of --whiten and --project may be given, got {whiten} and "
@@ -232,26 +224,28 @@ def _new_components(
     )
 
 
-def _read_rows(data: str, *, name: str | None, split: str) -> RowSource:
+def _read_rows(data: str, *, name: str | None, split: str | None) -> RowSource:
     """Return rows of a file, folder or data set, with the names of their columns."""
-    read = read_rows if _is_file(data) else partial(_read_samples, split=split)
-    rows = read(data, name=name)
+    import numpy as np
+
+    from selfexpress.rows.opening import as_source
+
+    if is_file(data):
+        rows = read_rows(data, name=name)
+    else:
+        rows = _read_samples(data, name=name, split=split)
     return as_source(rows) if isinstance(rows, np.ndarray) else rows
 
 
-def _read_samples(data: str, *, name: str | None, split: str) -> NDArray[Any]:
+def _read_samples(data: str, *, name: str | None, split: str | None) -> NDArray[Any]:
     """Return images; a ``.npy`` file stays on disk."""
+    from selfexpress.files.arrays import read_array
+
     if Path(data).is_dir():
         raise DataError(f"Images must lie in one file, got the folder {data}. Join it.")
-    if _is_file(data):
+    if is_file(data):
         return read_array(data, name=name, mmap=True)
-    dataset = load_dataset(data, split=split)
-    if not isinstance(dataset, Dataset):
-        raise DataError(
-            f"{data} holds {len(dataset)} problems, not one table of rows. "
-            f"Name one of them, such as {data}/{next(iter(dataset.sequences))}."
-        )
-    return dataset.samples
+    return read_dataset(data, split=split or "full").samples
 
 
 def _parse_shape(text: str | None) -> tuple[int, ...] | None:
@@ -267,10 +261,19 @@ def _parse_shape(text: str | None) -> tuple[int, ...] | None:
 
 def _write(output: Path, source: RowSource, block_size: int) -> None:
     """Write all rows; a ``.npy`` file is filled on disk, others go through memory."""
+    import numpy as np
+
+    from selfexpress.files.arrays import write_array
+    from selfexpress.files.atomic import replacing
+
+    def fill(rows: NDArray[np.float32]) -> None:
+        for block in source.blocks(block_size):
+            rows[block.index.cpu().numpy()] = block.rows.cpu().numpy()
+
     shape = (len(source), source.n_features)
     if output.suffix.lower() != ".npy":
         rows = np.empty(shape, np.float32)
-        _fill(rows, source, block_size)
+        fill(rows)
         write_array(output, rows)
         return
     with replacing(output) as target:
@@ -281,34 +284,24 @@ def _write(output: Path, source: RowSource, block_size: int) -> None:
         if hasattr(os, "posix_fallocate"):
             with target.open("rb+") as file:
                 os.posix_fallocate(file.fileno(), 0, target.stat().st_size)
-        _fill(table, source, block_size)
+        fill(table)
         table.flush()
-
-
-def _fill(rows: NDArray[np.float32], source: RowSource, block_size: int) -> None:
-    for block in source.blocks(block_size):
-        rows[block.index.cpu().numpy()] = block.rows.cpu().numpy()
 
 
 def _report(
     output: Path,
     source: RowSource,
-    components: Whitening | None,
     seconds: dict[str, float],
+    explained: dict[str, float],
     *,
     as_json: bool,
 ) -> None:
-    summary: dict[str, object] = {
-        "output": str(output),
-        "n_samples": len(source),
-        "n_features": source.n_features,
-        "seconds": seconds,
-    }
-    if components is not None:
-        summary["explained"] = float(components.explained_.sum())
+    n_samples, n_features = len(source), source.n_features
     if as_json:
-        print(json.dumps(summary))
+        counts = {"n_samples": n_samples, "n_features": n_features}
+        facts = {"output": str(output), **counts, "seconds": seconds, **explained}
+        print(json.dumps(facts))
         return
-    print(f"{len(source)} rows of {source.n_features} features written to {output}")
-    if components is not None:
-        print(f"components hold {summary['explained']:.1%} of the total")
+    print(f"{n_samples} rows of {n_features} features written to {output}")
+    for share in explained.values():
+        print(f"components hold {share:.1%} of the total")

@@ -6,20 +6,24 @@ import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from selfexpress.errors import DataError
-from selfexpress.files.arrays import FORMATS
-from selfexpress.files.atomic import require_replaceable
+from selfexpress.cli.config import CONFIG_FILE
+from selfexpress.errors import ConfigError, DataError
 
 
-def require_writable(path: Path, *, suffixes: Collection[str] = ()) -> None:
+def require_writable(path: Path | None, *, suffixes: Collection[str] = ()) -> None:
     """Refuse a file that could not be written.
 
     Parameters
     ----------
-    path : Path
+    path : Path or None
+        None if nothing is to be written.
     suffixes : collection of str
         Endings that the file may have; any if empty.
     """
+    from selfexpress.files.atomic import require_replaceable
+
+    if path is None:
+        return
     if suffixes and path.suffix.lower() not in suffixes:
         raise DataError(
             f"The suffix of {path} must be one of {', '.join(suffixes)}, got "
@@ -41,12 +45,7 @@ def require_writable(path: Path, *, suffixes: Collection[str] = ()) -> None:
 def require_outside(data: str, **folders: Path | None) -> None:
     """Refuse a folder of outputs in the folder of rows, where it would be read.
 
-    Parameters
-    ----------
-    data : str
-        File or folder of rows, or a data set's name.
-    folders : Path or None
-        By the name of their option.
+    ``folders`` are given by the name of their option.
     """
     inside = Path(data).resolve()
     for option, place in folders.items():
@@ -71,6 +70,8 @@ def require_apart(
     inputs, outputs : mapping of str to path
         By the name that the command line has for them; None where not given.
     """
+    from selfexpress.files.arrays import FORMATS
+
     known = {Path(place).resolve(): name for name, place in inputs.items() if place}
     for name, place in outputs.items():
         if place is None:
@@ -87,3 +88,48 @@ def require_apart(
                 f"it would be taken for one of them, got {place}. Choose another place."
             )
         known[path] = name
+
+
+def require_run(run: Path | None, **needing_it: object) -> None:
+    """Refuse options that only a run has a use for, and a place where none can be."""
+    for option, value in needing_it.items():
+        if value is not None and run is None:
+            raise ConfigError(
+                f"--{option} is for a report, but no run was asked for. Add --run "
+                "FOLDER, or leave it out."
+            )
+    if run is None:
+        return
+    from selfexpress.report.run_files import is_run, require_replaceable
+
+    if any(place.exists() and not place.is_dir() for place in (run, *run.parents)):
+        raise DataError(
+            f"{run} must be a folder for the run, but is a file or lies in one. Choose "
+            "another place."
+        )
+    existing = next(place for place in (run, *run.parents) if place.exists())
+    if not os.access(existing, os.W_OK):
+        raise DataError(
+            f"{run} must be a folder that can be written to, but {existing} cannot. "
+            "Choose another place."
+        )
+    require_replaceable(run)
+    if (run / CONFIG_FILE).exists() and not is_run(run):
+        raise DataError(
+            f"{run} must be a folder without a {CONFIG_FILE} of its own, which would "
+            "be replaced, but has one and no run. Choose another place."
+        )
+
+
+def run_files(run: Path | None, *, again: Path | None) -> list[Path]:
+    """Return the files that a run's folder gets; none without a run.
+
+    ``again`` is the file of options that is read. It may be that of the run itself,
+    which is then written as it was.
+    """
+    if run is None:
+        return []
+    from selfexpress.report.run_files import RUN_FILE
+
+    is_own = again is not None and again.resolve() == (run / CONFIG_FILE).resolve()
+    return [run / RUN_FILE] if is_own else [run / RUN_FILE, run / CONFIG_FILE]

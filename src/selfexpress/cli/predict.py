@@ -1,99 +1,90 @@
-"""``selfexpress predict``: name rows with a fitted model."""
+"""``selfexpress predict``: assign rows to the clusters of a fitted model."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
-from rich.progress import Progress
 
-from selfexpress import distributed
+from selfexpress.cli.inputs import read_rows
+from selfexpress.cli.options import Data, Device, Json, Name, Quiet
 from selfexpress.cli.outputs import require_apart, require_writable
-from selfexpress.cli.rows import read_rows
-from selfexpress.cli.stages import rows_bar
-from selfexpress.estimators.senet import SENet
-from selfexpress.files.arrays import FORMATS, write_array
-from selfexpress.files.label_files import label_writer
+from selfexpress.cli.terminal import rows_bar
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 def predict(
     model: Annotated[Path, typer.Argument(help="Model that fit wrote.")],
-    data: Annotated[
-        str, typer.Argument(help="File or folder of rows, or a data set's name.")
-    ],
+    data: Data,
     output: Annotated[Path, typer.Option("--output", "-o", help="Labels to write.")],
     probabilities: Annotated[
         Path | None,
         typer.Option(help="Also write each cluster's share to this file."),
     ] = None,
-    name: Annotated[
-        str | None, typer.Option(help="Array or column of DATA that holds the rows.")
-    ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON, for machines.")
-    ] = False,
+    name: Name = None,
+    device: Device = "auto",
+    quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
-    """Name the rows of DATA by the clusters of MODEL, without clustering again.
+    """Assign the rows of DATA to the clusters of MODEL, without clustering again.
 
     Example: selfexpress predict rows.selfexpress new.npy -o labels.npy
     """
-    for path in filter(None, (output, probabilities)):
+    from selfexpress import SENet, distributed
+    from selfexpress.files.arrays import FORMATS, write_array
+
+    for path in (output, probabilities):
         require_writable(path, suffixes=FORMATS)
     require_apart(
         {"MODEL": model, "DATA": data},
         {"--output": output, "--probabilities": probabilities},
     )
-    fitted = SENet.load(model, device=device)
-    rows = read_rows(data, name=name)
-    if probabilities is not None:
+    with distributed.process_group():
+        fitted = SENet.load(model, device=device)
+        rows = read_rows(data, name=name)
+        if probabilities is not None:
+            if not distributed.is_main():
+                return
+            shares = fitted.predict_proba(rows)
+            write_array(probabilities, shares)
+            parts: Iterable[NDArray[np.int64]] = [shares.argmax(axis=1)]
+        elif distributed.n_ranks() > 1:
+            parts = [fitted.predict(rows)]
+        else:
+            parts = fitted.predict_blocks(rows)
         if not distributed.is_main():
             return
-        shares = fitted.predict_proba(rows)
-        write_array(probabilities, shares)
-        parts: Iterable[NDArray[np.int64]] = [shares.argmax(axis=1)]
-    elif distributed.n_ranks() > 1:
-        parts = [fitted.predict(rows)]
-        if not distributed.is_main():
-            return
-    else:
-        parts = fitted.predict_blocks(rows)
-    with rows_bar(quiet=quiet) as bar:
-        parts = _watched(parts, bar, n_rows=len(rows))
-        sizes = _write(output, parts, n_labels=len(rows), n_clusters=fitted.n_clusters_)
+        sizes = _write(output, parts, len(rows), fitted.n_clusters_, quiet=quiet)
     if as_json:
         print(json.dumps({"labels": str(output), "cluster_sizes": sizes}))
     else:
         print(f"{len(rows)} labels written to {output}; rows by cluster: {sizes}")
 
 
-def _watched(
-    parts: Iterable[NDArray[np.int64]], bar: Progress, *, n_rows: int
-) -> Iterator[NDArray[np.int64]]:
-    """Yield the same labels; walking them moves the bar."""
-    task = bar.add_task("naming rows", total=n_rows)
-    for labels in parts:
-        yield labels
-        bar.advance(task, len(labels))
-
-
 def _write(
     output: Path,
     parts: Iterable[NDArray[np.int64]],
-    *,
     n_labels: int,
     n_clusters: int,
+    *,
+    quiet: bool,
 ) -> list[int]:
     """Write labels as they come; return how often each occurs."""
+    import numpy as np
+
+    from selfexpress.files.label_files import label_writer
+
     sizes = np.zeros(n_clusters, dtype=np.int64)
-    with label_writer(output, n_labels) as append:
+    with rows_bar(quiet=quiet) as bar, label_writer(output, n_labels) as append:
+        task = bar.add_task("assigning rows", total=n_labels)
         for labels in parts:
             append(labels)
             sizes += np.bincount(labels, minlength=n_clusters)
-    return [int(size) for size in sizes]
+            bar.advance(task, len(labels))
+    return sizes.tolist()

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
+from selfexpress.cli.options import Json
 from selfexpress.cli.outputs import require_writable
-from selfexpress.report import read_run, write_report
 
 
 def report(
@@ -19,14 +19,14 @@ def report(
         Path | None,
         typer.Option("--output", "-o", help="HTML file; report.html in RUN if unset."),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON, for machines.")
-    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Write a run as one HTML page that needs no network.
 
     Example: selfexpress report digits-run -o digits.html
     """
+    from selfexpress.report import read_run, write_report
+
     start = time.perf_counter()
     record = read_run(run)
     path = run / "report.html" if output is None else output

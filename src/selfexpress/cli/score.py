@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from selfexpress import metrics
+from selfexpress.cli.options import Json
+from selfexpress.cli.terminal import print_table
 from selfexpress.errors import DataError
-from selfexpress.files.arrays import read_csr, read_labels
 
 # Key in the JSON output, short name, what it is.
 _SCORES = {
@@ -43,9 +41,7 @@ def score(
             "|C| + |C|^T of the coefficients without it."
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON, for machines.")
-    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Print how well LABELS match TRUTH: ACC, NMI, ARI.
 
@@ -54,10 +50,13 @@ def score(
 
     Example: selfexpress score labels.csv truth.csv
     """
+    from selfexpress import metrics
+    from selfexpress.files.arrays import read_csr, read_labels
+
     found, classes = read_labels(labels), read_labels(truth, name=truth_name)
     if len(found) != len(classes):
         raise DataError(
-            f"{labels} and {truth} must name the same samples, got {len(found)} and "
+            f"{labels} and {truth} must label the same samples, got {len(found)} and "
             f"{len(classes)} of them. Check that they belong together."
         )
     scores = {
@@ -76,16 +75,7 @@ def score(
         scores["connectivity"] = metrics.connectivity(graph, classes)
     if as_json:
         print(json.dumps({"n_samples": len(found), **scores}))
-    else:
-        _print_table(scores)
-
-
-def _print_table(scores: dict[str, float]) -> None:
-    table = Table()
-    table.add_column("score")
-    table.add_column("value", justify="right")
-    table.add_column("meaning")
-    for key, value in scores.items():
-        name, meaning = _SCORES[key]
-        table.add_row(name, f"{value:.4f}", meaning)
-    Console().print(table)
+        return
+    named = [(*_SCORES[key], f"{value:.4f}") for key, value in scores.items()]
+    rows = [(name, value, meaning) for name, meaning, value in named]
+    print_table(("score", "value", "meaning"), rows)

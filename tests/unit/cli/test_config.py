@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from selfexpress import make_subspaces
-from selfexpress.cli import app
+from selfexpress.cli.app import app
 from selfexpress.cli.config import config_text
 from selfexpress.errors import ConfigError, DataError
 from selfexpress.files.arrays import read_labels
@@ -51,7 +51,7 @@ def test_a_shown_config_gives_itself_again(folder):
     Path("again.toml").write_text(config_text(first))
     assert shown("--config", "again.toml") == first
     assert first["gamma"] == 1e-5
-    assert first["hidden-sizes"] == "16"
+    assert first["hidden-sizes"] == [16]
     assert "config" not in first
     assert not Path("a b").exists()
 
@@ -59,7 +59,7 @@ def test_a_shown_config_gives_itself_again(folder):
 def test_lists_of_sizes_are_understood(folder):
     Path("fit.toml").write_text("hidden-sizes = [32, 16]\n")
     options = shown("--config", "fit.toml", "rows.npy", "-k", 3, "-o", "m")
-    assert options["hidden-sizes"] == "32,16"
+    assert options["hidden-sizes"] == [32, 16]
 
 
 @pytest.mark.parametrize(
@@ -129,12 +129,18 @@ def test_what_is_auto_by_default_can_be_said(folder):
 
 @pytest.mark.parametrize(
     ("option", "text", "what"),
-    [("--gamma", "much", "a number"), ("--max-iter", "1.5", "an integer")],
+    [
+        ("--gamma", "much", "a number"),
+        ("--max-iter", "1.5", "an integer"),
+        ("--hidden-sizes", "a,b", "sizes such as 512,512"),
+    ],
 )
 def test_numbers_that_are_none_are_refused(folder, option, text, what):
     ran = call("fit", "rows.npy", "-k", 3, "-o", "m", option, text)
     assert ran.exit_code == 2
-    assert f"must be {what} or auto, got" in " ".join(ran.output.split())
+    assert f"must be {what} or auto, got" in " ".join(
+        ran.output.replace("│", "").split()
+    )
 
 
 def test_values_of_a_file_are_checked_as_on_the_command_line(folder):
@@ -179,8 +185,3 @@ def test_a_run_can_be_run_again_from_its_config(folder, monkeypatch):
     np.testing.assert_array_equal(
         read_labels(Path("again.npy")), read_labels(folder / "l.npy")
     )
-
-
-def test_sizes_that_are_no_numbers_are_refused(folder):
-    ran = call("fit", "rows.npy", "-k", 3, "-o", "m", "--hidden-sizes", "a,b")
-    assert isinstance(ran.exception, ConfigError)

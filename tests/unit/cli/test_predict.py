@@ -7,7 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from selfexpress import SENet, make_subspaces
-from selfexpress.cli import app, rows
+from selfexpress.cli import inputs
+from selfexpress.cli.app import app
 from selfexpress.files.arrays import FORMATS, read_labels, write_array
 from selfexpress.rows.sources import RowSource
 
@@ -62,8 +63,8 @@ def test_large_files_and_folders_are_streamed_with_the_same_result(
         write_array(folder / f"part-{number}.parquet", part)
     write_array(tmp_path / "rows.parquet", data.X)
     small = predict(model, tmp_path / "rows.parquet", tmp_path / "small.npy")
-    monkeypatch.setattr(rows, "_SMALL_BYTES", 0)
-    assert isinstance(rows.read_rows(str(tmp_path / "rows.parquet")), RowSource)
+    monkeypatch.setattr(inputs, "_SMALL_BYTES", 0)
+    assert isinstance(inputs.read_rows(str(tmp_path / "rows.parquet")), RowSource)
     large = predict(model, tmp_path / "rows.parquet", tmp_path / "large.npy")
     shards = predict(model, folder, tmp_path / "shards.npy")
     assert small["cluster_sizes"] == large["cluster_sizes"] == shards["cluster_sizes"]

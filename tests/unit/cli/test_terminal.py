@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from selfexpress import make_subspaces
-from selfexpress.cli import app
-from selfexpress.cli.stages import shown_stages
+from selfexpress.cli.app import app
+from selfexpress.cli.terminal import shown_stages
 from selfexpress.estimators.senet import SENet
 
 STAGES = ("training", "coefficients", "affinity", "spectral", "references")
