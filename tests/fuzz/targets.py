@@ -38,7 +38,7 @@ from selfexpress.training.checkpoints import (
     read_checkpoint,
 )
 
-SUFFIXES = (".npy", ".npz", ".csv", ".parquet", ".mat", ".safetensors")
+SUFFIXES = (".npy", ".npz", ".csv", ".parquet", ".feather", ".mat", ".safetensors")
 _KINDS: dict[str, mutations.Mutation] = {
     ".npz": mutations.in_zip,
     ".zip": mutations.in_zip,

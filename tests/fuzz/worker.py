@@ -190,7 +190,9 @@ def _judged(error: SelfExpressError) -> str:
     message = str(error)
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, MemoryError) or "can't allocate" in str(cause):
+        # Arrow asks for what a damaged buffer claims, and says that it got none.
+        is_arrow = type(cause).__module__.startswith("pyarrow")
+        if isinstance(cause, MemoryError) and not is_arrow:
             return f"allocation: {str(cause)[:200]}"
         cause = cause.__cause__ or cause.__context__
     if len(message) > LONGEST_MESSAGE or re.search(r"[\x00-\x1f\x7f]", message):

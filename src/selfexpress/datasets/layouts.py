@@ -40,8 +40,7 @@ from selfexpress.datasets.verified import (
     unpack,
 )
 from selfexpress.errors import DataError
-from selfexpress.files.formats import check_kind
-from selfexpress.files.matlab_files import open_mat
+from selfexpress.files.named_arrays import check_kind, open_mat
 
 LETTER_COLUMNS = 6
 

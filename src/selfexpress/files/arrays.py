@@ -1,8 +1,7 @@
 """Arrays, labels and coefficients, read and written by the suffix of their file.
 
-Files are not trusted: sizes are checked before room is made for them, no pickle is
-loaded, and whatever is wrong with a file is a :class:`~selfexpress.errors.DataError`
-of one line. Writes appear whole or not at all.
+Whatever is wrong with a file is a :class:`~selfexpress.errors.DataError` of one line.
+Writes appear whole or not at all.
 """
 
 from __future__ import annotations
@@ -17,26 +16,29 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from selfexpress.errors import DataError, SelfExpressError, SelfExpressWarning
+from selfexpress.errors import DataError, SelfExpressError, SelfExpressWarning, one_line
 from selfexpress.files.atomic import replacing
-from selfexpress.files.formats import (
+from selfexpress.files.named_arrays import (
+    MAT,
+    NPY,
+    NPZ,
+    SAFETENSORS,
     Array,
     Entry,
     Format,
     check_kind,
     listing,
+    map_npy,
+    open_npz,
 )
-from selfexpress.files.matlab_files import MAT
-from selfexpress.files.numpy_files import NPY, NPZ, map_npy, open_npz
-from selfexpress.files.parquet_files import PARQUET
-from selfexpress.files.safetensors_files import SAFETENSORS
-from selfexpress.files.text_files import CSV
+from selfexpress.files.tables import CSV, FEATHER, PARQUET
 
 FORMATS: dict[str, Format] = {
     ".npy": NPY,
     ".npz": NPZ,
     ".csv": CSV,
     ".parquet": PARQUET,
+    ".feather": FEATHER,
     ".mat": MAT,
     ".safetensors": SAFETENSORS,
 }
@@ -50,13 +52,13 @@ def read_array(
     Parameters
     ----------
     path : path
-        A ``.npy``, ``.npz``, ``.csv``, ``.parquet``, ``.mat`` or ``.safetensors`` file.
+        A ``.npy``, ``.npz``, ``.csv``, ``.parquet``, ``.feather``, ``.mat`` or
+        ``.safetensors`` file.
     name : str, optional
         Array of an ``.npz``, ``.mat`` or ``.safetensors`` file, or column of a
-        ``.csv`` or ``.parquet`` file. Not needed for the only array, for one named
-        ``X``, ``data``, ``features``, ``fea`` or ``images``, and for the only matrix.
-        Without it a ``.parquet`` file gives its only column of lists, else all its
-        columns.
+        ``.csv``, ``.parquet`` or ``.feather`` file. Not needed for the only array, for
+        one named ``X``, ``data``, ``features``, ``fea`` or ``images``, and for the only
+        matrix. Without it tables give their only column of lists, else all columns.
     mmap : bool
         Leave a ``.npy`` file on disk and return a read-only ``np.memmap``. Other
         suffixes, and foreign byte orders, are read whole.
@@ -89,7 +91,7 @@ def write_array(path: str | os.PathLike[str], array: ArrayLike) -> None:
         Where to write; the suffix says how, as in :func:`read_array`. An existing
         file is replaced.
     array : array-like of shape (n_samples, n_features) or (n_samples, ...)
-        Real numbers. ``.csv`` and ``.parquet`` hold two dimensions only.
+        Real numbers. ``.csv``, ``.parquet`` and ``.feather`` hold two dimensions only.
 
     Raises
     ------
@@ -176,16 +178,16 @@ def read_csr(path: str | os.PathLike[str]) -> sparse.csr_array:
             f"A sparse matrix must lie in an .npz file, got {path}. Write it with "
             "scipy.sparse.save_npz, or with --coefficients of selfexpress fit."
         )
-    with reading(path), open_npz(path) as container:
+    with reading(path), open_npz(path) as arrays:
         needed = ("format", "shape", "data", "indices", "indptr")
-        if not set(needed) <= set(container.entries):
+        if not set(needed) <= set(arrays.entries):
             raise DataError(
                 f"{path} must hold a sparse matrix written by scipy.sparse.save_npz, "
-                f"but holds {listing(container.entries)}. Write it that way."
+                f"but holds {listing(arrays.entries)}. Write it that way."
             )
         for part in needed:
-            check_kind(container.entries[part], "biufSU", path)
-        return _csr_from({part: container.read(part) for part in needed}, path)
+            check_kind(arrays.entries[part], "biufSU", path)
+        return _csr_from({part: arrays.read(part) for part in needed}, path)
 
 
 def write_csr(path: str | os.PathLike[str], matrix: sparse.sparray) -> None:
@@ -243,7 +245,7 @@ def reading(path: Path) -> Iterator[None]:
     except Exception as error:
         raise DataError(
             f"{path} must be a whole {path.suffix} file, but cannot be read "
-            f"({_one_line(error)}). Write or fetch it again."
+            f"({one_line(error) or type(error).__name__}). Write or fetch it again."
         ) from error
 
 
@@ -297,34 +299,20 @@ def _native(array: Array) -> Array:
 
 
 def _csr_from(parts: dict[str, Array], path: Path) -> sparse.csr_array:
-    form = parts["format"].tobytes().replace(b"\0", b"")
-    shape = parts["shape"]
     data, indices, indptr = parts["data"], parts["indices"], parts["indptr"]
-    is_sound = (
-        form == b"csr"
-        and shape.shape == (2,)
-        and {shape.dtype.kind, indices.dtype.kind, indptr.dtype.kind} <= set("iu")
-        and data.dtype.kind in "biuf"
-        and data.ndim == indices.ndim == indptr.ndim == 1
-        and len(data) == len(indices)
-        and len(indptr) == int(shape[0]) + 1
-        and indptr[0] == 0
-        and indptr[-1] == len(data)
-        and bool((indptr[1:] >= indptr[:-1]).all())
-        and (not len(data) or 0 <= indices.min() <= indices.max() < shape[1])
-    )
-    if not is_sound:
+    try:
+        if parts["format"].tobytes().replace(b"\0", b"") != b"csr":
+            raise ValueError("it is in another form than CSR")
+        kinds = {indices.dtype.kind, indptr.dtype.kind}
+        if data.dtype.kind in "SU" or not kinds <= {"i", "u"}:
+            raise ValueError("its entries are not numbers at whole places")
+        values = (_native(data), _native(indices), _native(indptr))
+        matrix = sparse.csr_array(values, shape=tuple(parts["shape"].tolist()))
+        matrix.check_format(full_check=True)
+    except (ValueError, TypeError, OverflowError) as error:
         raise DataError(
             f"{path} must hold a sound sparse matrix in CSR form, but its parts do "
-            "not fit together. Write it again with scipy.sparse.save_npz."
-        )
-    return sparse.csr_array(
-        (_native(data), _native(indices), _native(indptr)),
-        shape=(int(shape[0]), int(shape[1])),
-    )
-
-
-def _one_line(error: Exception) -> str:
-    """Return an error's first line as printable text of bounded length."""
-    text = str(error).strip().split("\n")[0][:160] or type(error).__name__
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+            f"not fit together ({one_line(error)}). Write it again with "
+            "scipy.sparse.save_npz."
+        ) from error
+    return matrix

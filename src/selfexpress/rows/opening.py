@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-import torch
+from safetensors import safe_open
 from torch import Tensor
 
 from selfexpress.errors import DataError, DegenerateWarning
 from selfexpress.files.arrays import FORMATS, read_array, reading
-from selfexpress.files.formats import Array, check_kind, choose_rows, listing
-from selfexpress.files.safetensors_files import BFLOAT16, open_safetensors
-from selfexpress.files.text_files import column_names
+from selfexpress.files.named_arrays import (
+    Array,
+    check_kind,
+    choose_rows,
+    listing,
+    open_safetensors,
+)
+from selfexpress.files.tables import column_names
 from selfexpress.rows.parquet_rows import ParquetRows
 from selfexpress.rows.shards import Shards
 from selfexpress.rows.sources import (
     ArraySource,
-    MappedSource,
     RowSource,
     names_of,
     row_dtype,
@@ -39,7 +41,7 @@ def open_rows(path: str | os.PathLike[str], *, name: str | None = None) -> RowSo
     ----------
     path : path
         ``.npy``, ``.parquet`` and ``.safetensors`` files stay on disk, however large;
-        ``.npz``, ``.csv`` and ``.mat`` files are read. The files of a folder are
+        others are read. The files of a folder are
         shards of one whole, in the order of their names; hidden files and those of
         other suffixes are passed over, folders refused.
     name : str, optional
@@ -122,7 +124,9 @@ def _open_file(path: Path, name: str | None) -> RowSource:
     return as_source(array, column_names(path) if is_table else None)
 
 
-def as_source(array: Array, feature_names: Sequence[str] | None = None) -> ArraySource:
+def as_source(
+    array: Array | Tensor, feature_names: Sequence[str] | None = None
+) -> ArraySource:
     """Return an array as rows, float32 where that holds it exactly, else float64."""
     rows = array.reshape(len(array), -1)
     return ArraySource(rows, dtype=row_dtype(array), feature_names=feature_names)
@@ -130,32 +134,13 @@ def as_source(array: Array, feature_names: Sequence[str] | None = None) -> Array
 
 def _open_safetensors(path: Path, name: str | None) -> RowSource:
     """Return the rows of a tensor of the file, which is mapped into memory."""
-    # Opening it with the library checks that the header fits the file.
-    with open_safetensors(path) as container:
-        chosen = choose_rows(container.entries, name, path)
-        entry = container.entries[chosen]
+    with open_safetensors(path) as arrays:
+        chosen = choose_rows(arrays.entries, name, path)
+        entry = arrays.entries[chosen]
     check_kind(entry, "biuf", path)
     _require_rows(entry.shape, path)
-    with path.open("rb") as stream:
-        header_bytes = int.from_bytes(stream.read(8), "little")
-        header = json.loads(stream.read(header_bytes))[chosen]
-    is_bfloat16 = header["dtype"] == BFLOAT16
-    array: Array = np.memmap(
-        path,
-        dtype=np.int16 if is_bfloat16 else entry.dtype,
-        mode="r",
-        offset=8 + header_bytes + header["data_offsets"][0],
-        shape=entry.shape,
-    )
-    if is_bfloat16:
-        bits = ArraySource(array.reshape(len(array), -1), dtype=torch.int16)
-        return MappedSource(bits, _widened)
-    return as_source(array)
-
-
-def _widened(bits: Tensor) -> Tensor:
-    """Return numbers of bfloat16, given as the integers of the same bits."""
-    return bits.view(torch.bfloat16).float()
+    with safe_open(path, framework="pt") as tensors:
+        return as_source(tensors.get_tensor(chosen))
 
 
 def _require_rows(shape: tuple[int, ...], path: Path) -> None:

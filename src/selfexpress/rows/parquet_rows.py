@@ -16,16 +16,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from selfexpress.errors import DataError, SelfExpressError
-from selfexpress.files.formats import Array, check_unpacked_size
-from selfexpress.files.parquet_files import (
+from selfexpress.errors import DataError, SelfExpressError, one_line
+from selfexpress.files.named_arrays import Array
+from selfexpress.files.tables import (
     check_table,
-    is_list_column,
+    is_list,
     open_parquet,
     row_columns,
     table_rows,
 )
-from selfexpress.files.parquet_pages import claimed_bytes
 from selfexpress.rows.shards import regroup
 from selfexpress.rows.sources import RowBlock, is_exact_in_single
 
@@ -66,14 +65,13 @@ class ParquetRows:
                 file.metadata.row_group(number).num_rows
                 for number in range(file.num_row_groups)
             ]
-        check_unpacked_size(claimed_bytes(path, self._names), path)
         # Row group g holds the rows from starts[g] up to starts[g + 1].
         self._starts: list[int] = [0, *accumulate(groups)]
         if len(self) == 0:
             raise DataError(f"{path} must hold at least one row, but is empty.")
         self._feature_names: tuple[str, ...] | None = None
         self._n_features = len(self._names)
-        if is_list_column(schema, self._names):
+        if is_list(schema.field(self._names[0]).type):
             self._n_features = 0  # not known yet
             self._n_features = next(self._pieces(0, 1)).shape[1]
         elif name is None:
@@ -154,10 +152,9 @@ class ParquetRows:
             raise
         # Damage shows as any exception at all inside the decoder.
         except Exception as error:
-            reason = " ".join(str(error).split())
             raise DataError(
                 f"{self._path} must be a whole .parquet file, but cannot be read "
-                f"({reason[:200]}). Write or fetch it again."
+                f"({one_line(error)}). Write or fetch it again."
             ) from error
 
     def _piece_size(self) -> int:
