@@ -33,9 +33,9 @@ from threadpoolctl import threadpool_limits
 from reproduction import timing as record
 from selfexpress import metrics
 from selfexpress.affinity.graph import build_affinity
-from selfexpress.baselines.certificate import certify
-from selfexpress.baselines.ensc import elastic_net_expression
-from selfexpress.baselines.problem import ElasticNetConfig
+from selfexpress.solvers.certificate import certify
+from selfexpress.solvers.ensc import elastic_net_expression
+from selfexpress.solvers.problem import ElasticNetConfig
 from selfexpress.datasets.loading import load_dataset
 from selfexpress.features.scattering import Scattering2D
 from selfexpress.features.whitening import Whitening

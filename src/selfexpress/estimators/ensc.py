@@ -9,8 +9,8 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from selfexpress.baselines.ensc import elastic_net_expression
-from selfexpress.baselines.problem import ElasticNetConfig, Progress
+from selfexpress.solvers.ensc import elastic_net_expression
+from selfexpress.solvers.problem import ElasticNetConfig, Progress
 from selfexpress.config import require_choice
 from selfexpress.errors import ConfigError
 from selfexpress.estimators.solver import SolverClusterer

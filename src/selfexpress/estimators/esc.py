@@ -9,8 +9,8 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from selfexpress.baselines.esc import exemplar_expression
-from selfexpress.baselines.problem import ElasticNetConfig, Progress
+from selfexpress.solvers.esc import exemplar_expression
+from selfexpress.solvers.problem import ElasticNetConfig, Progress
 from selfexpress.config import AUTO, require_count
 from selfexpress.errors import DegenerateWarning
 from selfexpress.estimators.solver import SolverClusterer

@@ -10,8 +10,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from selfexpress.baselines.ensc import elastic_net_expression
-from selfexpress.baselines.problem import ElasticNetConfig
+from selfexpress.solvers.ensc import elastic_net_expression
+from selfexpress.solvers.problem import ElasticNetConfig
 from selfexpress.config import require_count
 from selfexpress.estimators.senet import SENet
 from selfexpress.estimators.solver import row_matrix

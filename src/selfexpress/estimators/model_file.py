@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from selfexpress.affinity.assignment import References
-from selfexpress.baselines.problem import GAMMA_SCALES
+from selfexpress.solvers.problem import GAMMA_SCALES
 from selfexpress.config import (
     ClusterConfig,
     NetworkConfig,

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from selfexpress.baselines.problem import GAMMA_SCALES, require_scale
+from selfexpress.solvers.problem import GAMMA_SCALES, require_scale
 from selfexpress.config import (
     NetworkConfig,
     TrainConfig,

@@ -15,7 +15,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from selfexpress.baselines.problem import Progress
+from selfexpress.solvers.problem import Progress
 from selfexpress.config import require_flag
 from selfexpress.errors import DegenerateError
 from selfexpress.estimators.base import SelfExpressiveClusterer

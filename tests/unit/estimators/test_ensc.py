@@ -6,7 +6,7 @@ import pytest
 import torch
 from compare import assert_same_partition
 
-from selfexpress.baselines.certificate import certify
+from selfexpress.solvers.certificate import certify
 from selfexpress.datasets.synthetic import make_subspaces
 from selfexpress.errors import ConfigError, DegenerateError
 from selfexpress.estimators.ensc import EnSC

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from selfexpress.baselines.ensc import elastic_net_expression
-from selfexpress.baselines.problem import ElasticNetConfig
+from selfexpress.solvers.ensc import elastic_net_expression
+from selfexpress.solvers.problem import ElasticNetConfig
 from selfexpress.config import NetworkConfig
 from selfexpress.datasets.synthetic import make_subspaces
 from selfexpress.errors import ConfigError

@@ -12,7 +12,7 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from selfexpress.baselines.compiled import for_row_ranges
+from selfexpress.solvers.compiled import for_row_ranges
 
 MAX_SWEEPS = 2000
 # Newton steps on the support are due after so many sweeps without a change of sign, or

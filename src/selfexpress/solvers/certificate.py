@@ -20,7 +20,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from selfexpress.baselines.correlation_scan import Scan, scan_correlations
+from selfexpress.solvers.correlation_scan import Scan, scan_correlations
 from selfexpress.errors import ConvergenceWarning
 
 

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from selfexpress.baselines.certificate import Certificate
-from selfexpress.baselines.collected_rows import CollectedRows
-from selfexpress.baselines.problem import ElasticNetConfig, Expression, Progress
+from selfexpress.solvers.certificate import Certificate
+from selfexpress.solvers.collected_rows import CollectedRows
+from selfexpress.solvers.problem import ElasticNetConfig, Expression, Progress
 from selfexpress.ops.precision import float32_products
 
 # No coefficient is zero: keeping all of them would be an N x N matrix.

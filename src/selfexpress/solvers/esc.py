@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from selfexpress.baselines.compiled import has_numba
-from selfexpress.baselines.ensc import dictionary_expression
-from selfexpress.baselines.problem import ElasticNetConfig, Expression, Progress
-from selfexpress.baselines.small_problems import solve_small_problems
+from selfexpress.solvers.compiled import has_numba
+from selfexpress.solvers.ensc import dictionary_expression
+from selfexpress.solvers.problem import ElasticNetConfig, Expression, Progress
+from selfexpress.solvers.small_problems import solve_small_problems
 from selfexpress.config import require_count
 from selfexpress.errors import ConfigError
 from selfexpress.ops.precision import float32_products

@@ -11,7 +11,7 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from selfexpress.baselines.compiled import for_row_ranges
+from selfexpress.solvers.compiled import for_row_ranges
 
 # Entries looked at together: most stretches hold nothing above the threshold.
 STRETCH = 64

@@ -6,9 +6,9 @@ import torch
 from problems import unit_data
 from sklearn.linear_model import ElasticNet
 
-from selfexpress.baselines import esc, small_problems
-from selfexpress.baselines.esc import exemplar_expression, farthest_first
-from selfexpress.baselines.problem import ElasticNetConfig
+from selfexpress.solvers import esc, small_problems
+from selfexpress.solvers.esc import exemplar_expression, farthest_first
+from selfexpress.solvers.problem import ElasticNetConfig
 from selfexpress.errors import ConfigError
 
 

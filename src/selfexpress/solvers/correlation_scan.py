@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from selfexpress.baselines.compiled import has_numba
+from selfexpress.solvers.compiled import has_numba
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def scan_correlations(
         _clear_excluded(correlations, excluded - start)
         correlations.abs_()
         if is_compiled:
-            from selfexpress.baselines.compiled_scan import merge_block
+            from selfexpress.solvers.compiled_scan import merge_block
 
             merge_block(correlations, start, threshold, values, index, largest, excess)
         else:

@@ -7,8 +7,8 @@ from threading import Lock
 
 import torch
 
-from selfexpress.baselines.compiled import in_threads
-from selfexpress.baselines.problem import Progress
+from selfexpress.solvers.compiled import in_threads
+from selfexpress.solvers.problem import Progress
 
 # Rows solved together, and rows of the dictionary compared with them at a time. A
 # processor keeps a block in its cache; a GPU needs many rows to be busy.

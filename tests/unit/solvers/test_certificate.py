@@ -6,7 +6,7 @@ import torch
 from problems import unit_data
 from scipy import sparse
 
-from selfexpress.baselines.certificate import Certificate, certify
+from selfexpress.solvers.certificate import Certificate, certify
 
 
 def literal_certificate(rows, coefficients, gamma, l1_ratio):
@@ -84,8 +84,8 @@ def test_every_row_may_have_its_own_gamma(seed):
 
 @pytest.mark.parametrize("l1_ratio", [0.4, 1.0])
 def test_gap_bounds_the_distance_to_the_optimum(l1_ratio, seed):
-    from selfexpress.baselines.ensc import elastic_net_expression
-    from selfexpress.baselines.problem import ElasticNetConfig
+    from selfexpress.solvers.ensc import elastic_net_expression
+    from selfexpress.solvers.problem import ElasticNetConfig
 
     rows = unit_data(25, 6, seed=seed)
     config = ElasticNetConfig(gamma=30.0, l1_ratio=l1_ratio, tol=1e-10)

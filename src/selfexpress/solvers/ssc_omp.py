@@ -14,10 +14,10 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from selfexpress.baselines.batches import block_size_or_default, solve_in_batches
-from selfexpress.baselines.collected_rows import CollectedRows
-from selfexpress.baselines.correlation_scan import scan_correlations
-from selfexpress.baselines.problem import Progress
+from selfexpress.solvers.batches import block_size_or_default, solve_in_batches
+from selfexpress.solvers.collected_rows import CollectedRows
+from selfexpress.solvers.correlation_scan import scan_correlations
+from selfexpress.solvers.problem import Progress
 from selfexpress.config import require_count, require_positive
 from selfexpress.ops.precision import float32_products
 

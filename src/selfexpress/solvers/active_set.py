@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from selfexpress.baselines.batches import block_size_or_default
-from selfexpress.baselines.certificate import Certificate, certificate
-from selfexpress.baselines.compiled import has_numba
-from selfexpress.baselines.correlation_scan import scan_correlations
-from selfexpress.baselines.problem import ElasticNetConfig
-from selfexpress.baselines.small_problems import solve_small_problems
+from selfexpress.solvers.batches import block_size_or_default
+from selfexpress.solvers.certificate import Certificate, certificate
+from selfexpress.solvers.compiled import has_numba
+from selfexpress.solvers.correlation_scan import scan_correlations
+from selfexpress.solvers.problem import ElasticNetConfig
+from selfexpress.solvers.small_problems import solve_small_problems
 
 # Rows in a working set at the start, and rows that may join it in a round.
 N_FIRST = 64
@@ -210,7 +210,7 @@ def _solve_gathered(
 def _residuals(rows: WorkingRows, dictionary: Tensor, coefficients: Tensor) -> Tensor:
     """Subtract the expressions in float64: their leading digits cancel."""
     if dictionary.device.type == "cpu" and has_numba():
-        from selfexpress.baselines.compiled_scan import exact_residuals
+        from selfexpress.solvers.compiled_scan import exact_residuals
 
         return exact_residuals(rows.targets, dictionary, rows.members, coefficients)
     atoms = dictionary[rows.members.clamp_min(0)].double()  # (B, W, D)

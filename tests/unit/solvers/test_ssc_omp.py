@@ -6,8 +6,8 @@ import torch
 from problems import unit_data
 from sklearn.linear_model import orthogonal_mp
 
-from selfexpress.baselines import correlation_scan
-from selfexpress.baselines.ssc_omp import PursuitConfig, pursuit_coefficients
+from selfexpress.solvers import correlation_scan
+from selfexpress.solvers.ssc_omp import PursuitConfig, pursuit_coefficients
 from selfexpress.errors import ConfigError
 
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 from problems import unit_data
 
-from selfexpress.baselines.batches import solve_in_batches
-from selfexpress.baselines.compiled import for_row_ranges, in_threads
-from selfexpress.baselines.ensc import elastic_net_expression
-from selfexpress.baselines.problem import ElasticNetConfig
+from selfexpress.solvers.batches import solve_in_batches
+from selfexpress.solvers.compiled import for_row_ranges, in_threads
+from selfexpress.solvers.ensc import elastic_net_expression
+from selfexpress.solvers.problem import ElasticNetConfig
 
 CPU = torch.device("cpu")
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from problems import unit_data
 
-from selfexpress.baselines import small_problems
-from selfexpress.baselines.small_problems import solve_small_problems
+from selfexpress.solvers import small_problems
+from selfexpress.solvers.small_problems import solve_small_problems
 
 SOLVERS = ["compiled", "batched"]
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from selfexpress.baselines.batched_newton import solve_batch
-from selfexpress.baselines.compiled import has_numba
+from selfexpress.solvers.batched_newton import solve_batch
+from selfexpress.solvers.compiled import has_numba
 
 # Of a matrix that serves all problems, so many coordinates of each are tried first.
 _FIRST_WIDTH = 64
@@ -41,7 +41,7 @@ def solve_small_problems(
         optimality conditions that is accepted, in the units of ``linear``.
     """
     if gram.device.type == "cpu" and has_numba():
-        from selfexpress.baselines.coordinate_descent import descend
+        from selfexpress.solvers.coordinate_descent import descend
 
         return descend(
             gram, linear, coefficients, sizes=sizes, alpha=alpha, beta=beta, tol=tol

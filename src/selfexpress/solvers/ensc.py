@@ -4,7 +4,7 @@ Every row keeps a working set of dictionary rows that may have a coefficient. A 
 solves the small elastic nets on the working sets, compares all residuals with all rows
 by blocked matrix products, and lets the worst violators of the optimality conditions
 in. A row is finished when nothing violates them by more than the tolerance. See
-:mod:`selfexpress.baselines.problem` for the objective.
+:mod:`selfexpress.solvers.problem` for the objective.
 
 Shapes: M rows to express, N dictionary rows, D features, B rows of a batch.
 """
@@ -18,12 +18,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from selfexpress.baselines.active_set import WorkingRows, solve_rows
-from selfexpress.baselines.batches import solve_in_batches
-from selfexpress.baselines.certificate import PROOF, Certificate
-from selfexpress.baselines.collected_rows import CollectedRows
-from selfexpress.baselines.least_squares import least_squares_expression
-from selfexpress.baselines.problem import ElasticNetConfig, Expression, Progress
+from selfexpress.solvers.active_set import WorkingRows, solve_rows
+from selfexpress.solvers.batches import solve_in_batches
+from selfexpress.solvers.certificate import PROOF, Certificate
+from selfexpress.solvers.collected_rows import CollectedRows
+from selfexpress.solvers.least_squares import least_squares_expression
+from selfexpress.solvers.problem import ElasticNetConfig, Expression, Progress
 from selfexpress.ops.precision import float32_products
 
 

@@ -6,9 +6,9 @@ import torch
 from problems import unit_data
 from sklearn.linear_model import Ridge
 
-from selfexpress.baselines import least_squares
-from selfexpress.baselines.ensc import elastic_net_expression
-from selfexpress.baselines.problem import ElasticNetConfig
+from selfexpress.solvers import least_squares
+from selfexpress.solvers.ensc import elastic_net_expression
+from selfexpress.solvers.problem import ElasticNetConfig
 from selfexpress.errors import ConvergenceWarning
 
 
