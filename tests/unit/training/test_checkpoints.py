@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
-import subprocess
-import sys
 import threading
 import warnings
 from dataclasses import asdict, replace
-from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -241,66 +237,7 @@ def test_checkpoints_of_before_there_was_a_rule_that_ends_training(tmp_path):
     assert read_checkpoint(tmp_path / "x").progress == Progress(3)
 
 
-def test_a_folder_that_cannot_be_made_or_vanished_is_named(tmp_path):
-    (tmp_path / "file").write_text("")
-    for place in (tmp_path / "file", tmp_path / "file" / "inside"):
-        with pytest.raises(CheckpointError, match="must name a folder"):
-            Checkpoints(place)
-    folder = Checkpoints(tmp_path / "gone")
-    (tmp_path / "gone").rmdir()
-    with pytest.raises(CheckpointError, match=r"step 3 .*gone must exist"):
-        folder.save(Progress(3), TENSORS, HISTORY)
-    with pytest.raises(CheckpointError, match="must be readable"):
-        folder.newest()
-
-
-def test_a_full_disk_is_one_clear_sentence_and_leaves_earlier_ones(tmp_path):
-    for step in (1, 2):
-        save(tmp_path, step)
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
-    try:
-        with pytest.raises(CheckpointError, match=r"step 3 .* earlier check") as e:
-            save(tmp_path, 3, {"large": torch.zeros(100_000)})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert "\n" not in str(e.value)
-    assert steps(tmp_path) == [1, 2]
-    assert newest(tmp_path).progress.step == 2
-
-
-READ_ONLY = """
-import os, sys, torch
-from selfexpress.errors import CheckpointError
-from selfexpress.training.checkpoints import Checkpoints, Progress
-if os.geteuid() == 0:
-    os.setuid(65534)  # permissions do not bind the administrator
-folder = Checkpoints(sys.argv[1])
-try:
-    folder.save(Progress(2), {"a": torch.zeros(3)}, torch.zeros(2, 5))
-except CheckpointError as error:
-    print(error)
-print(folder.newest().progress.step)
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs POSIX permissions")
-def test_a_read_only_folder_is_named_and_stays_readable(tmp_path):
-    folder = tmp_path / "kept"
-    save(folder, 1)
-    folder.chmod(0o555)
-    for parent in takewhile(lambda p: "pytest" in str(p), folder.parents):
-        parent.chmod(0o755)
-    done = subprocess.run(
-        [sys.executable, "-c", READ_ONLY, str(folder)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    folder.chmod(0o755)
-    message, step = done.stdout.splitlines()
-    assert "must be writable" in message
-    assert step == "1", done.stderr
+# What a full disk, a vanished and a read-only folder do: tests/reliability.
 
 
 def test_settings_that_no_training_could_go_on_from_are_refused(tmp_path):
@@ -335,21 +272,6 @@ def test_an_interrupted_training_ends_as_an_undisturbed_one(
     assert_same_weights(network, undisturbed)
     for name, values in expected.items():
         np.testing.assert_array_equal(actual[name], values)
-
-
-def test_checkpoints_themselves_change_nothing(seed, tmp_path):
-    without, _ = run(None, seed=seed)
-    with_them, _ = run(tmp_path, seed=seed)
-    assert_same_weights(without, with_them)
-
-
-def test_a_finished_training_is_not_done_again(tmp_path):
-    first, expected = run(tmp_path)
-    heard = Heard()
-    second, actual = run(tmp_path, heard)
-    assert heard.steps == []
-    assert_same_weights(first, second)
-    np.testing.assert_array_equal(actual["objective"], expected["objective"])
 
 
 def test_a_training_that_a_callback_ended_stays_ended_and_says_so(tmp_path):
@@ -400,16 +322,6 @@ def test_block_size_may_change_between_two_parts(tmp_path):
     stop_at(4, tmp_path)
     _, history = run(tmp_path, block_size=30, algorithm="naive")
     assert len(history["objective"]) == 12
-
-
-def test_a_damaged_newest_checkpoint_costs_no_more_than_its_steps(seed, tmp_path):
-    undisturbed, _ = run(None, seed=seed)
-    stop_at(6, tmp_path, seed=seed)
-    path = max(tmp_path.iterdir())
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.warns(DamagedFileWarning, match=path.name):
-        network, _ = run(tmp_path, seed=seed)
-    assert_same_weights(network, undisturbed)
 
 
 @pytest.mark.parametrize("name", ["state.values", "history", "state.more"])
@@ -511,28 +423,7 @@ def _heed_ctrl_c():
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_saves_before_it_leaves(number, seed, tmp_path):
-    undisturbed, _ = run(None, seed=seed)
-
-    class Raise(Callback):
-        def on_step_end(self, state):
-            if state.step == 5:
-                os.kill(os.getpid(), number)
-
-    def leave(*_):
-        raise StopError
-
-    before = signal.signal(number, leave)
-    try:
-        with pytest.raises(StopError):
-            run(tmp_path, Raise(), seed=seed, seconds=1e9)
-        assert signal.getsignal(number) is leave
-    finally:
-        signal.signal(number, before)
-    assert newest(tmp_path).progress.step == 5
-    network, _ = run(tmp_path, seed=seed)
-    assert_same_weights(network, undisturbed)
+# What Ctrl-C and SIGTERM do to a fit: tests/reliability.
 
 
 def test_a_second_signal_does_not_wait():

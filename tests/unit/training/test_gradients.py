@@ -20,18 +20,32 @@ from selfexpress.training.schedule import plan
 from selfexpress.training.step import RECORDED, GraphedStep, PlainStep
 
 
-def gradients(network):
-    return {name: p.grad.clone() for name, p in network.named_parameters()}
-
-
-def fused_gradients(network, batch, source, config, *, in_memory=True, n_kept=1):
+def fused(network, source, *, in_memory=True, n_kept=1, **settings):
+    """Return the gradients of a copy of a network, written by hand, and its rows."""
     network = copy.deepcopy(network)
     parameters = FlatParameters(network, network.threshold.dtype, alignment=ALIGNMENT)
-    fused = FusedGradient(network, parameters, config, source, in_memory=in_memory)
-    fused._n_kept = n_kept
-    batch = RowBlock(fused.source.take(batch.index), batch.index)
-    objective = fused.gradient(batch)
-    return objective, gradients(network)
+    config = TrainConfig(gamma=30.0, **settings)
+    found = FusedGradient(network, parameters, config, source, in_memory=in_memory)
+    found._n_kept = n_kept
+    return found, network
+
+
+def gradient_of(network, source, index, **settings):
+    """Return the objective of some rows and the gradient of every parameter."""
+    found, network = fused(network, source, **settings)
+    objective = found.gradient(RowBlock(found.source.take(index), index))
+    return objective, [parameter.grad for parameter in network.parameters()]
+
+
+def problem(seed, *, n_samples=40, threshold=0.1):
+    source = ArraySource(unit_data(n_samples, 5, seed=seed), dtype=torch.float64)
+    index = torch.randperm(n_samples, generator=torch.Generator().manual_seed(seed))
+    return small_network(5, seed=seed, threshold=threshold), source, index[:9]
+
+
+def assert_all_close(found, expected):
+    for value, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(value, other, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("l1_ratio", [0.0, 0.9, 1.0])
@@ -41,39 +55,28 @@ def fused_gradients(network, batch, source, config, *, in_memory=True, n_kept=1)
 def test_fused_gradient_is_that_of_autograd(
     seed, algorithm, threshold, l1_ratio, in_memory
 ):
-    source = ArraySource(unit_data(40, 5, seed=seed), dtype=torch.float64)
-    network = small_network(5, seed=seed, threshold=threshold)
-    index = torch.randperm(40, generator=torch.Generator().manual_seed(seed))[:9]
+    network, source, index = problem(seed, threshold=threshold)
+    shared = {"l1_ratio": l1_ratio, "block_size": 7, "algorithm": algorithm}
+    objective, found = gradient_of(
+        network, source, index, in_memory=in_memory, **shared
+    )
     batch = RowBlock(source.take(index), index)
-    config = TrainConfig(
-        gamma=30.0, l1_ratio=l1_ratio, block_size=7, algorithm=algorithm
-    )
-    objective, fused = fused_gradients(
-        network, batch, source, config, in_memory=in_memory
-    )
-    expected = naive_gradient(network, batch, source, config)
-
+    expected = naive_gradient(network, batch, source, TrainConfig(gamma=30.0, **shared))
     torch.testing.assert_close(objective.reconstruction, expected.reconstruction)
     torch.testing.assert_close(objective.penalty, expected.penalty)
-    for name, gradient in gradients(network).items():
-        torch.testing.assert_close(fused[name], gradient, rtol=1e-9, atol=1e-12)
+    assert_all_close(found, [parameter.grad for parameter in network.parameters()])
 
 
 @pytest.mark.parametrize("n_kept", [1, 3, 6, 100])
 @pytest.mark.parametrize("in_memory", [True, False])
 def test_blocks_kept_for_the_second_pass_change_nothing(seed, n_kept, in_memory):
-    source = ArraySource(unit_data(40, 5, seed=seed), dtype=torch.float64)
-    network = small_network(5, seed=seed, threshold=0.1)
-    batch = RowBlock(source.take(torch.arange(9)), torch.arange(9))
-    config = TrainConfig(gamma=30.0, block_size=7, algorithm="two_pass")
-    found = [
-        fused_gradients(network, batch, source, config, **kind)
-        for kind in ({}, {"in_memory": in_memory, "n_kept": n_kept})
-    ]
-    (objective, gradient), (other, others) = found
+    shared = {"block_size": 7, "algorithm": "two_pass"}
+    kept = {"in_memory": in_memory, "n_kept": n_kept}
+    (objective, expected), (other, found) = (
+        gradient_of(*problem(seed), **shared, **more) for more in ({}, kept)
+    )
     torch.testing.assert_close(other.penalty, objective.penalty)
-    for name, value in gradient.items():
-        torch.testing.assert_close(others[name], value, rtol=1e-9, atol=1e-12)
+    assert_all_close(found, expected)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
@@ -92,25 +95,21 @@ def test_fused_training_ends_where_plain_training_does(seed, optimizer):
 
 def test_streamed_rows_are_read_in_blocks_only(seed):
     """A source that is not in memory must not be asked for single rows in pass 2."""
-    rows = unit_data(30, 8, seed=seed)
-    source = MappedSource(ArraySource(rows, dtype=torch.float64), lambda x: x)
-    network = small_network(8, seed=seed, threshold=0.1)
-    config = TrainConfig(gamma=20.0, block_size=7, algorithm="two_pass")
-    parameters = FlatParameters(network, torch.float64, alignment=ALIGNMENT)
-    fused = FusedGradient(network, parameters, config, source, in_memory=False)
-    batch = RowBlock(fused.source.take(torch.arange(4)), torch.arange(4))
-    fused.source.take = lambda index: pytest.fail("rows were taken one by one")
-    fused.gradient(batch)
+    network, source, index = problem(seed)
+    streamed = MappedSource(source, lambda rows: rows)
+    found, _ = fused(
+        network, streamed, in_memory=False, block_size=7, algorithm="two_pass"
+    )
+    batch = RowBlock(found.source.take(index), index)
+    found.source.take = lambda index: pytest.fail("rows were taken one by one")
+    found.gradient(batch)
 
 
 @pytest.mark.parametrize("block_size", [200, 300, 1000])
 def test_blocks_are_no_larger_than_asked_for(block_size):
-    source = ArraySource(unit_data(600, 8, seed=0), dtype=torch.float64)
-    network = small_network(8, seed=0, threshold=0.1)
-    config = TrainConfig(gamma=20.0, block_size=block_size, algorithm="two_pass")
-    parameters = FlatParameters(network, torch.float64, alignment=ALIGNMENT)
-    fused = FusedGradient(network, parameters, config, source, in_memory=True)
-    assert fused._block_size <= block_size
+    network, source, _ = problem(0, n_samples=600)
+    found, _ = fused(network, source, block_size=block_size, algorithm="two_pass")
+    assert found._block_size <= block_size
 
 
 @pytest.mark.parametrize(
@@ -128,6 +127,21 @@ def test_short_steps_are_worth_recording(algorithm, n_rows, block_size, expected
     assert is_worth_recording(config, n_rows) is expected
 
 
+def gpu_config(**changes):
+    settings = {"gamma": 50.0, "max_iter": 300, "batch_size": 64, "engine": "fused"}
+    return TrainConfig(**settings | changes)
+
+
+def gpu_step(config, n_samples):
+    """Return a network, a step that trains it and what the step writes."""
+    source = ArraySource(unit_data(n_samples, 37, seed=0), device="cuda")
+    network = small_network(37, seed=0, threshold=0.0).float().cuda()
+    history = torch.zeros(config.max_iter, len(RECORDED), device="cuda")
+    plain = PlainStep(network, source, config, seed=0, history=history)
+    assert plain.is_replayable
+    return network, plain, history
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("algorithm", ["naive", "two_pass"])
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
@@ -138,14 +152,8 @@ def test_training_on_a_gpu_follows_the_plain_path(algorithm, precision):
     fused = copy.deepcopy(plain)
     histories = []
     for engine, network in (("plain", plain), ("fused", fused)):
-        config = TrainConfig(
-            gamma=50.0,
-            max_iter=300,
-            batch_size=64,
-            block_size=200,
-            algorithm=algorithm,
-            precision=precision,
-            engine=engine,
+        config = gpu_config(
+            block_size=200, algorithm=algorithm, precision=precision, engine=engine
         )
         histories.append(train(network, source, config, seed=0)["objective"])
     assert histories[1][0] == pytest.approx(histories[0][0], rel=5e-3)
@@ -160,31 +168,22 @@ def test_training_on_a_gpu_follows_the_plain_path(algorithm, precision):
 @pytest.mark.parametrize("block_size", [64, 512])
 def test_a_recorded_step_is_the_plain_one(algorithm, optimizer, block_size):
     """The same kernels in the same order: only sums of parts may be rounded apart."""
-    source = ArraySource(unit_data(2000, 37, seed=0), device="cuda")
-    config = TrainConfig(
-        gamma=50.0,
-        max_iter=300,
-        batch_size=64,
+    config = gpu_config(
         block_size=block_size,
         algorithm=algorithm,
         optimizer=optimizer,
         precision="float32",
-        engine="fused",
     )
-    found = {}
-    for kind in ("plain", "recorded"):
-        network = small_network(37, seed=0, threshold=0.0).float().cuda()
-        history = torch.zeros(config.max_iter, len(RECORDED), device="cuda")
-        step = plain = PlainStep(network, source, config, seed=0, history=history)
-        assert plain.is_replayable
-        if kind == "recorded":
-            step = GraphedStep(plain)
+    found = []
+    for kind in (lambda plain: plain, GraphedStep):
+        network, plain, history = gpu_step(config, 2000)
+        step = kind(plain)
         for number in range(20):
             step(number)
         plain.parameters.release()
         parameters = [p.detach().clone() for p in network.parameters()]
-        found[kind] = (history[:20].clone(), parameters)
-    (history, parameters), (other_history, others) = found.values()
+        found.append((history[:20].clone(), parameters))
+    (history, parameters), (other_history, others) = found
     torch.testing.assert_close(other_history, history, rtol=1e-4, atol=1e-6)
     for value, other in zip(parameters, others, strict=True):
         torch.testing.assert_close(other, value, rtol=1e-4, atol=2e-5)
@@ -193,21 +192,12 @@ def test_a_recorded_step_is_the_plain_one(algorithm, optimizer, block_size):
 @pytest.mark.gpu
 def test_a_recorded_step_follows_another_schedule_at_once():
     """The fall begins within a table that was sent before, and at its first step."""
-    source = ArraySource(unit_data(500, 37, seed=0), device="cuda")
-    config = TrainConfig(
-        gamma=50.0,
-        max_iter=400,
-        batch_size=64,
-        schedule="adaptive",
-        algorithm="naive",
-        precision="float32",
-        engine="fused",
+    config = gpu_config(
+        max_iter=400, schedule="adaptive", algorithm="naive", precision="float32"
     )
     found = []
     for kind in (lambda plain: plain, GraphedStep):
-        network = small_network(37, seed=0, threshold=0.0).float().cuda()
-        history = torch.zeros(config.max_iter, len(RECORDED), device="cuda")
-        plain = PlainStep(network, source, config, seed=0, history=history)
+        _, plain, history = gpu_step(config, 500)
         step = kind(plain)
         for number in range(15):
             step(number)
@@ -228,13 +218,8 @@ def test_a_recorded_step_follows_another_schedule_at_once():
 def test_work_beside_the_main_stream_changes_nothing(algorithm, monkeypatch):
     """A missing wait would show as another gradient in some of the steps."""
     source = ArraySource(unit_data(3000, 500, seed=0), device="cuda")
-    config = TrainConfig(
-        gamma=50.0,
-        batch_size=100,
-        block_size=1024,
-        algorithm=algorithm,
-        precision="bfloat16",
-        engine="fused",
+    config = gpu_config(
+        batch_size=100, block_size=1024, algorithm=algorithm, precision="bfloat16"
     )
     found = []
     for is_beside in (True, False):
