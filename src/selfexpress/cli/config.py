@@ -26,13 +26,6 @@ def read_config(context: typer.Context, path: Path | None) -> Path | None:
 
     The callback of an eager ``--config`` option: it runs before other options are
     looked at. Keys are their names without dashes in front, such as ``n-clusters``.
-
-    Raises
-    ------
-    DataError
-        If the file cannot be read as TOML.
-    ConfigError
-        If it has a key that is no option.
     """
     if path is None or context.resilient_parsing:
         return path
@@ -78,22 +71,13 @@ def effective_options(context: typer.Context) -> dict[str, Any]:
 def config_text(
     options: Mapping[str, Any], chosen: Mapping[str, Any] | None = None
 ) -> str:
-    """Return options as TOML.
-
-    Parameters
-    ----------
-    options : mapping of str to value
-    chosen : mapping of str to value, optional
-        Settings of a fit; those that no option sets become comments.
-    """
+    """Return options as TOML; settings chosen by a fit become comments."""
     lines = [f"{name} = {_toml(value)}" for name, value in options.items()]
     ours = {name.replace("_", "-"): value for name, value in (chosen or {}).items()}
-    ours = {
-        name: value for name, value in ours.items() if options.get(name, AUTO) == AUTO
-    }
-    if ours:
+    left = [name for name in ours if options.get(name, AUTO) == AUTO]
+    if left:
         lines += ["", '# What was left to selfexpress ("auto") became:']
-        lines += [f"# {name} = {_toml(value)}" for name, value in ours.items()]
+        lines += [f"# {name} = {_toml(ours[name])}" for name in left]
     return "\n".join(lines) + "\n"
 
 
@@ -123,8 +107,6 @@ def _parse(path: Path) -> dict[str, Any]:
 
 def _word(path: Path, key: str, value: Any) -> Any:
     """Return a value as it would stand on the command line."""
-    if isinstance(value, bool):
-        return value
     if isinstance(value, list) and all(isinstance(item, int) for item in value):
         return ",".join(map(str, value))
     if not isinstance(value, (str, int, float)):
@@ -132,7 +114,7 @@ def _word(path: Path, key: str, value: Any) -> Any:
             f"{key} in {path} must be a number, a text or true or false, got "
             f"{type(value).__name__}. Write it as on the command line."
         )
-    return str(value)
+    return value if isinstance(value, bool) else str(value)
 
 
 def _toml(value: Any) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,65 +28,52 @@ def demo(
 
     Example: selfexpress demo -o demo-output
     """
-    output.mkdir(parents=True, exist_ok=True)
-    results = {}
-    for name, problem in (("subspaces", _subspaces), ("digits", _digits)):
-        if not quiet:
-            typer.echo(f"{name}:", err=True)
-        results[name] = _run(problem(seed), output / name, quiet=quiet)
-    if as_json:
-        print(json.dumps(results))
-    else:
-        _print_results(results, output)
+    from sklearn.datasets import load_digits
 
-
-@dataclass(frozen=True, eq=False)
-class _Problem:
-    X: Any
-    truth: Any
-    model: SENet
-    report: str
-    image_shape: tuple[int, int] | None = None
-
-
-def _subspaces(seed: int) -> _Problem:
-    """Five subspaces of dimension 6 in R^30, 300 points each."""
     from selfexpress import SENet, make_subspaces
 
+    output.mkdir(parents=True, exist_ok=True)
+    sizes: dict[str, Any] = {
+        "hidden_sizes": (256, 256),
+        "n_embedding": 256,
+        "max_iter": 400,
+    }
+    sizes |= {"random_state": seed, "verbose": not quiet}
+    # Five subspaces of dimension 6 in R^30, 300 points each.
     data = make_subspaces(
         5, dimension=6, n_features=30, n_samples=300, random_state=seed
     )
-    model = SENet(
-        5,
-        gamma=50.0,
-        hidden_sizes=(256, 256),
-        n_embedding=256,
-        n_train_samples=750,
-        max_iter=400,
-        random_state=seed,
-    )
-    return _Problem(data.X, data.labels, model, "subspaces-report.html")
-
-
-def _digits(seed: int) -> _Problem:
-    """1,797 handwritten digits of 8x8 pixels that scikit-learn ships."""
-    from sklearn.datasets import load_digits
-
-    from selfexpress import SENet
-
+    model = SENet(5, gamma=50.0, n_train_samples=750, **sizes)
+    report = output / "subspaces-report.html"
+    results = {
+        "subspaces": _run(model, data.X, data.labels, output / "subspaces", report)
+    }
+    # 1,797 handwritten digits of 8x8 pixels that scikit-learn ships.
     X, truth = load_digits(return_X_y=True)
-    model = SENet(
-        10,
-        hidden_sizes=(256, 256),
-        n_embedding=256,
-        n_train_samples=900,
-        max_iter=400,
-        random_state=seed,
-    )
-    return _Problem(X, truth, model, "report.html", (8, 8))
+    model = SENet(10, n_train_samples=900, **sizes)
+    report = output / "report.html"
+    results["digits"] = _run(model, X, truth, output / "digits", report, (8, 8))
+    if as_json:
+        print(json.dumps(results))
+        return
+    rows = []
+    for name, scores in results.items():
+        *shares, seconds = scores.values()
+        rows.append([name, *(f"{share:.3f}" for share in shares), f"{seconds:.1f}"])
+    headings = ("data", "ACC", "NMI", "ARI", "ACC of new points", "seconds")
+    title = "Scores against the truth, which the fit never saw"
+    print_table(headings, rows, title=title)
+    print(f"labels, models, pictures and runs are in {output}/; see {report}")
 
 
-def _run(problem: _Problem, prefix: Path, *, quiet: bool) -> dict[str, float]:
+def _run(
+    model: SENet,
+    X: Any,
+    truth: Any,
+    prefix: Path,
+    report: Path,
+    image_shape: tuple[int, int] | None = None,
+) -> dict[str, float]:
     """Fit on four fifths of the rows, assign the rest, write everything."""
     import numpy as np
     from matplotlib.figure import Figure
@@ -101,51 +87,36 @@ def _run(problem: _Problem, prefix: Path, *, quiet: bool) -> dict[str, float]:
         write_report,
     )
 
-    X, truth, model = problem.X, problem.truth, problem.model
+    name, quiet = prefix.name, not model.verbose
+    if not quiet:
+        typer.echo(f"{name}:", err=True)
     is_new = np.arange(len(X)) % 5 == 4
     start = time.perf_counter()
-    model.set_params(verbose=not quiet)
     with recorded_warnings() as warned, shown_stages(model, quiet=quiet):
         model.fit(X[~is_new])
     seconds = time.perf_counter() - start
-    assigned = model.predict(X[is_new])
-    write_labels(prefix.with_name(f"{prefix.name}-labels.csv"), model.labels_)
+    assigned, labels, classes = model.predict(X[is_new]), model.labels_, truth[~is_new]
+    write_labels(prefix.with_name(f"{name}-labels.csv"), labels)
     model.save(prefix.with_suffix(".selfexpress"))
     figure = Figure(figsize=(6, 6), layout="constrained")
-    axes = plot_coefficients(model.coefficients_, model.labels_, axes=figure.subplots())
-    axes.set_title(f"{prefix.name}: |C|, sorted by label")
+    axes = plot_coefficients(model.coefficients_, labels, axes=figure.subplots())
+    axes.set_title(f"{name}: |C|, sorted by label")
     figure.savefig(prefix.with_suffix(".png"), dpi=120)
     run = save_run(
-        prefix.with_name(f"{prefix.name}-run"),
+        prefix.with_name(f"{name}-run"),
         model,
         X=X[~is_new],
-        truth=truth[~is_new],
-        image_shape=problem.image_shape,
-        title=f"{prefix.name}: {len(model.labels_):,} samples",
+        truth=classes,
+        image_shape=image_shape,
+        title=f"{name}: {len(labels):,} samples",
         command="selfexpress demo",
         warnings=warned,
     )
-    write_report(run, prefix.with_name(problem.report))
+    write_report(run, report)
     return {
-        "accuracy": metrics.clustering_accuracy(model.labels_, truth[~is_new]),
-        "normalized_mutual_info": metrics.normalized_mutual_info(
-            model.labels_, truth[~is_new]
-        ),
-        "adjusted_rand": metrics.adjusted_rand(model.labels_, truth[~is_new]),
+        "accuracy": metrics.clustering_accuracy(labels, classes),
+        "normalized_mutual_info": metrics.normalized_mutual_info(labels, classes),
+        "adjusted_rand": metrics.adjusted_rand(labels, classes),
         "accuracy_new": metrics.clustering_accuracy(assigned, truth[is_new]),
         "seconds": seconds,
     }
-
-
-def _print_results(results: dict[str, dict[str, float]], output: Path) -> None:
-    rows = []
-    for name, scores in results.items():
-        *shares, seconds = scores.values()
-        rows.append([name, *(f"{share:.3f}" for share in shares), f"{seconds:.1f}"])
-    headings = ("data", "ACC", "NMI", "ARI", "ACC of new points", "seconds")
-    title = "Scores against the truth, which the fit never saw"
-    print_table(headings, rows, title=title)
-    print(
-        f"labels, models, pictures and runs are in {output}/; open "
-        f"{output}/report.html in a browser"
-    )

@@ -28,9 +28,7 @@ def is_file(data: str) -> bool:
 def read_rows(data: str, *, name: str | None = None) -> NDArray[Any] | RowSource:
     """Return the rows of a file, folder or data set, (N, D); images are flattened.
 
-    A large ``.npy``, ``.parquet`` or ``.safetensors`` file and a folder of shards stay
-    on disk and are read as they are needed. Columns with names are a source that tells
-    them.
+    A large file and a folder of shards stay on disk, where the format allows it.
     """
     import numpy as np
 
@@ -94,17 +92,7 @@ def read_problem(
 ) -> Problem:
     """Read everything that a run will need, so that nothing fails after the fit.
 
-    Parameters
-    ----------
-    data : str
-        File of rows, or a data set's name.
-    name : str or None
-        Array or column of the file.
-    images : str or None
-        File of images, or a data set's name: the same samples as pictures. A data
-        set's classes are taken as the truth.
-    truth : path or None
-        File of classes; goes before those of a data set.
+    A data set's classes are taken as the truth, unless there is a file of it.
     """
     import numpy as np
 

@@ -11,15 +11,7 @@ from selfexpress.errors import ConfigError, DataError
 
 
 def require_writable(path: Path | None, *, suffixes: Collection[str] = ()) -> None:
-    """Refuse a file that could not be written.
-
-    Parameters
-    ----------
-    path : Path or None
-        None if nothing is to be written.
-    suffixes : collection of str
-        Endings that the file may have; any if empty.
-    """
+    """Refuse a file that could not be written, or has none of the suffixes."""
     from selfexpress.files.atomic import require_replaceable
 
     if path is None:
@@ -43,10 +35,7 @@ def require_writable(path: Path | None, *, suffixes: Collection[str] = ()) -> No
 
 
 def require_outside(data: str, **folders: Path | None) -> None:
-    """Refuse a folder of outputs in the folder of rows, where it would be read.
-
-    ``folders`` are given by the name of their option.
-    """
+    """Refuse a folder of outputs in the folder of rows, where it would be read."""
     inside = Path(data).resolve()
     for option, place in folders.items():
         if place is None or not inside.is_dir():
@@ -64,11 +53,7 @@ def require_apart(
     """Refuse an output that is an input or another output: one would be lost.
 
     Nor may one be a file of rows in a folder of them: it would be taken for a shard.
-
-    Parameters
-    ----------
-    inputs, outputs : mapping of str to path
-        By the name that the command line has for them; None where not given.
+    Places stand by the name that the command line has for them; None is none.
     """
     from selfexpress.files.arrays import FORMATS
 

@@ -11,10 +11,9 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from selfexpress.errors import DataError, one_line
 from selfexpress.metrics import distinct, label_array
@@ -40,22 +39,9 @@ _LONGEST_SETTING = 200
 _MOST_CLASSES = 10_000
 
 
-class FittedClusterer(Protocol):
-    """What a model must have after ``fit`` to be reported on."""
-
-    labels_: Any
-    coefficients_: sparse.csr_array
-    affinity_matrix_: sparse.csr_array
-    embedding_: Any
-
-    def get_params(self, deep: bool = ...) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        ...
-
-
 def save_run(
     folder: str | os.PathLike[str],
-    model: FittedClusterer,
+    model: Any,
     *,
     X: Any = None,
     truth: Any = None,
@@ -171,24 +157,15 @@ def recorded_warnings() -> Iterator[list[python_warnings.WarningMessage]]:
     with python_warnings.catch_warnings():
         show = python_warnings.showwarning
 
-        def collect(
-            message: Warning | str,
-            category: type[Warning],
-            filename: str,
-            lineno: int,
-            file: Any = None,
-            line: str | None = None,
-        ) -> None:
-            collected.append(
-                python_warnings.WarningMessage(message, category, filename, lineno)
-            )
-            show(message, category, filename, lineno, file, line)
+        def collect(*shown: Any, **options: Any) -> None:
+            collected.append(python_warnings.WarningMessage(*shown[:4]))
+            show(*shown, **options)
 
         python_warnings.showwarning = collect
         yield collected
 
 
-def _require_fitted(model: FittedClusterer) -> None:
+def _require_fitted(model: Any) -> None:
     needed = ("labels_", "coefficients_", "affinity_matrix_", "embedding_")
     missing = [name for name in needed if not hasattr(model, name)]
     if missing:
@@ -200,7 +177,7 @@ def _require_fitted(model: FittedClusterer) -> None:
 
 
 def _shown(
-    model: FittedClusterer,
+    model: Any,
     labels: Integers,
     n_clusters: int,
     in_graph: Integers,

@@ -132,7 +132,8 @@ const darkSystem = matchMedia("(prefers-color-scheme: dark)");
     }
     pixels = context.createImageData(canvas.width, canvas.height);
     words = new Uint32Array(pixels.data.buffer);
-    refresh();
+    // At once: what was resized is empty.
+    draw();
   }
 
   // Steps to the pixels of a dot, and how much of each it covers.
