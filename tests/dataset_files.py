@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from selfexpress.datasets import registry
-from selfexpress.datasets.specification import DatasetSpec, Layout, StoredFile
+from selfexpress.datasets.registry import DatasetSpec, Layout, StoredFile
 
 
 @dataclass(frozen=True, eq=False)

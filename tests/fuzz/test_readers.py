@@ -13,7 +13,6 @@ from fuzz import mutations
 from fuzz.run import run
 from fuzz.targets import targets
 
-from selfexpress.datasets.layouts import READERS
 from selfexpress.files.arrays import FORMATS
 
 
@@ -38,7 +37,6 @@ def test_every_reader_is_a_target():
     names = {target.name for target in targets()}
     assert {f"rows-{suffix.removeprefix('.')}" for suffix in FORMATS} <= names
     assert {f"labels-{suffix.removeprefix('.')}" for suffix in FORMATS} <= names
-    assert {f"published-{reader}" for reader in READERS} <= names
     assert {"model", "checkpoint", "shards"} <= names
 
 

@@ -13,7 +13,7 @@ from selfexpress.errors import DataError
 
 if TYPE_CHECKING:
     from selfexpress.datasets.locations import Location
-    from selfexpress.datasets.specification import DatasetSpec
+    from selfexpress.datasets.registry import DatasetSpec
 
 app = typer.Typer(
     help="List, fetch and find real data sets.\n\nExample: selfexpress data list",

@@ -11,7 +11,6 @@ from typing import Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from selfexpress.datasets.layouts import READERS, read_sequences
 from selfexpress.datasets.locations import (
     Location,
     download_files,
@@ -19,10 +18,9 @@ from selfexpress.datasets.locations import (
     not_found,
     search_roots,
 )
-from selfexpress.datasets.parts import Part
-from selfexpress.datasets.registry import SPECS
-from selfexpress.datasets.specification import DatasetSpec
-from selfexpress.errors import ConfigError, DataError
+from selfexpress.datasets.readers import READERS, Part, read_sequences
+from selfexpress.datasets.registry import SPECS, DatasetSpec
+from selfexpress.errors import ConfigError
 
 __all__ = ["Dataset", "SequenceDataset", "available", "fetch", "load_dataset", "locate"]
 
@@ -200,11 +198,6 @@ def read_dataset(spec: DatasetSpec, location: Location, *, split: str) -> Datase
     reader = READERS[location.layout.reader]
     parts = reader(location.folder, location.layout, spec, names)
     whole = parts[0] if len(parts) == 1 else _concatenate(parts)
-    if split == "full" and len(whole.samples) != spec.n_samples:
-        raise DataError(
-            f"{location.folder} must hold {spec.n_samples} samples of {spec.name}, got "
-            f"{len(whole.samples)}. Fetch the data set again."
-        )
     return Dataset(
         name=spec.name,
         split=split,
@@ -217,7 +210,7 @@ def read_dataset(spec: DatasetSpec, location: Location, *, split: str) -> Datase
 
 def read_sequence_dataset(spec: DatasetSpec, location: Location) -> SequenceDataset:
     """Read all sequences of a data set of sequences."""
-    parts = read_sequences(location.folder, location.layout, spec)
+    parts = read_sequences(location.folder, location.layout)
     sequences = {
         name: Dataset(
             name=f"{spec.name}/{name}",

@@ -7,7 +7,6 @@ order: the folder given, or else ``$SELFEXPRESS_DATA`` and then the user's cache
 from __future__ import annotations
 
 import os
-import sys
 import textwrap
 import warnings
 from dataclasses import dataclass
@@ -15,8 +14,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from selfexpress.datasets.layouts import READERS
-from selfexpress.datasets.specification import DatasetSpec, Download, Layout
+import pooch
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from selfexpress.datasets.readers import READERS
+from selfexpress.datasets.registry import DatasetSpec, Download, Layout
 from selfexpress.errors import DataError, IgnoredSettingWarning
 
 ENVIRONMENT_VARIABLE = "SELFEXPRESS_DATA"
@@ -62,13 +71,7 @@ def search_roots(root: str | os.PathLike[str] | None = None) -> list[Path]:
 
 def user_cache() -> Path:
     """Return the folder in which this user's downloads are kept."""
-    if sys.platform == "win32":
-        local = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
-        return Path(local) / "selfexpress" / "selfexpress" / "Cache"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "selfexpress"
-    cache = os.environ.get("XDG_CACHE_HOME", "").strip()
-    return (Path(cache) if cache else Path.home() / ".cache") / "selfexpress"
+    return Path(pooch.os_cache("selfexpress"))
 
 
 def find(spec: DatasetSpec, roots: list[Path]) -> Location | None:
@@ -109,7 +112,7 @@ def download_files(spec: DatasetSpec, root: Path) -> Location:
     Raises
     ------
     DataError
-        If there is no network, no ``pooch``, or a checksum differs.
+        If there is no network, or a checksum differs.
     """
     folder = root / spec.name
     for item in spec.downloads:
@@ -123,13 +126,6 @@ def download_files(spec: DatasetSpec, root: Path) -> Location:
 
 def _retrieve(item: Download, folder: Path, *, name: str) -> None:
     """Download one file with pooch, showing progress on standard error."""
-    try:
-        import pooch
-    except ImportError as error:
-        raise DataError(
-            f"{name} must be downloaded, which needs pooch, and it is not installed. "
-            f"Install pooch, or put {item.address} into {folder} yourself."
-        ) from error
     try:
         with TransferBar(item.path) as bar:
             pooch.retrieve(
@@ -168,15 +164,6 @@ class TransferBar:
     """A progress bar on standard error, in the shape that pooch drives."""
 
     def __init__(self, title: str) -> None:
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            DownloadColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
-
         self.total = 0
         self._progress = Progress(
             TextColumn("{task.description}"),

@@ -7,37 +7,140 @@ set where such exist, and otherwise those of the copy that the counts were verif
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
+from dataclasses import dataclass, field
+from typing import Any
 
-from selfexpress.datasets.specification import DatasetSpec, Download, Layout, StoredFile
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file in a data set's folder, or a member of an archive there.
+
+    Attributes
+    ----------
+    path : str
+        Path within the folder or archive, with forward slashes.
+    size : int
+        Bytes of the content, unpacked; the most there may be where no checksum is.
+    checksum : str
+        Checksum of that content, or "" where something else vouches for it.
+    part : str
+        The part of the data set it belongs to, "" for all of them.
+    """
+
+    path: str
+    size: int
+    checksum: str = ""
+    part: str = ""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One way in which a data set may lie in its folder.
+
+    Attributes
+    ----------
+    reader : str
+        Name of the function that reads it, see ``selfexpress.datasets.readers``.
+    files : tuple of StoredFile
+        Files that must be there.
+    members : tuple of StoredFile
+        What is read out of them, where that is not the files themselves.
+    """
+
+    reader: str
+    files: tuple[StoredFile, ...]
+    members: tuple[StoredFile, ...] = ()
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file to be had from the network; an empty checksum is checked after parsing."""
+
+    path: str
+    address: str
+    checksum: str = ""
+
+
+@dataclass(frozen=True)
+class DatasetSpec:
+    """All that is known about a data set before any file is opened.
+
+    Attributes
+    ----------
+    name, title, citation, home : str
+    class_names : tuple of str
+        Name of each label; empty where every sequence has classes of its own.
+    sample_shape : tuple of int
+        Shape of one sample; empty where every sequence has a width of its own.
+    stored : mapping
+        Records in the files of each part, in the order of the full data set.
+    n_samples : int
+        Samples returned for all parts together (sequences of a set of sequences).
+    layouts : tuple of Layout
+        Tried in this order.
+    downloads : tuple of Download
+        Empty where no address with a known content exists.
+    refused : mapping
+        Files that are recognised and not read, each with the advice to give.
+    first_label : int
+        The stored label that becomes 0.
+    """
+
+    name: str
+    title: str
+    citation: str
+    home: str
+    class_names: tuple[str, ...]
+    sample_shape: tuple[int, ...]
+    stored: Mapping[str, int]
+    n_samples: int
+    layouts: tuple[Layout, ...]
+    downloads: tuple[Download, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+    first_label: int = 0
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Names that may be asked for as a split."""
+        return tuple(dict.fromkeys((*self.stored, "full")))
+
 
 LETTERS = tuple("abcdefghijklmnopqrstuvwxyz")
 
 
-def _idx_layout(checksums: tuple[str, str, str, str]) -> Layout:
-    """Return the four files of a set that follows MNIST, md5s of their content."""
+def _idx_spec(
+    base: str, checksums: tuple[tuple[str, str], ...], **known: Any
+) -> DatasetSpec:
+    """Return a set that follows MNIST: md5s of each content and its gzip file."""
     names = [
         ("train-images-idx3-ubyte.gz", "train", 16 + 60_000 * 784),
         ("train-labels-idx1-ubyte.gz", "train", 8 + 60_000),
         ("t10k-images-idx3-ubyte.gz", "test", 16 + 10_000 * 784),
         ("t10k-labels-idx1-ubyte.gz", "test", 8 + 10_000),
     ]
-    files = tuple(
-        StoredFile(path, size, f"md5:{md5}", part)
-        for (path, part, size), md5 in zip(names, checksums, strict=True)
+    files, downloads = [], []
+    for (path, part, size), (content, packed) in zip(names, checksums, strict=True):
+        files.append(StoredFile(path, size, f"md5:{content}", part))
+        downloads.append(Download(path, base + path, f"md5:{packed}"))
+    return DatasetSpec(
+        **known,
+        sample_shape=(28, 28),
+        stored={"train": 60_000, "test": 10_000},
+        n_samples=70_000,
+        layouts=(Layout("idx", tuple(files)),),
+        downloads=tuple(downloads),
     )
-    return Layout("idx", files)
 
 
-def _idx_downloads(
-    base: str, checksums: tuple[str, str, str, str]
-) -> tuple[Download, ...]:
-    """Return the downloads of the same four files, md5s of the gzip files."""
-    files = _idx_layout(checksums).files
-    return tuple(Download(f.path, base + f.path, f.checksum) for f in files)
-
-
-MNIST = DatasetSpec(
+# The home page stopped handing out its files; this mirror keeps the originals.
+MNIST = _idx_spec(
+    "https://ossci-datasets.s3.amazonaws.com/mnist/",
+    (
+        ("6bbc9ace898e44ae57da46a324031adb", "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
+        ("a25bea736e30d166cdddb491f175f624", "d53e105ee54ea40749a09fcbcd1e9432"),
+        ("2646ac647ad5339dbf082846283269ea", "9fb629c4189551a2d022fa330f9573f3"),
+        ("27ae3e4e09519cfbb04c329615203637", "ec29112dd5afa0611ce80d1b7f02629c"),
+    ),
     name="mnist",
     title="MNIST handwritten digits",
     citation=(
@@ -46,32 +149,16 @@ MNIST = DatasetSpec(
     ),
     home="http://yann.lecun.com/exdb/mnist/",
     class_names=tuple("0123456789"),
-    sample_shape=(28, 28),
-    stored=MappingProxyType({"train": 60_000, "test": 10_000}),
-    n_samples=70_000,
-    layouts=(
-        _idx_layout(
-            (
-                "6bbc9ace898e44ae57da46a324031adb",
-                "a25bea736e30d166cdddb491f175f624",
-                "2646ac647ad5339dbf082846283269ea",
-                "27ae3e4e09519cfbb04c329615203637",
-            )
-        ),
-    ),
-    # The home page stopped handing out its files; this mirror keeps the originals.
-    downloads=_idx_downloads(
-        "https://ossci-datasets.s3.amazonaws.com/mnist/",
-        (
-            "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-            "d53e105ee54ea40749a09fcbcd1e9432",
-            "9fb629c4189551a2d022fa330f9573f3",
-            "ec29112dd5afa0611ce80d1b7f02629c",
-        ),
-    ),
 )
 
-FASHION_MNIST = DatasetSpec(
+FASHION_MNIST = _idx_spec(
+    "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+    (
+        ("f4a8712d7a061bf5bd6d2ca38dc4d50a", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
+        ("9018921c3c673c538a1fc5bad174d6f9", "25c81989df183df01b3e8a0aad5dffbe"),
+        ("8181f5470baa50b63fa0f6fddb340f0a", "bef4ecab320f06d8554ea6380940ec79"),
+        ("15d484375f8d13e6eb1aabb0c3f46965", "bb300cfdad3c16e7a12a480ee83cd310"),
+    ),
     name="fashion-mnist",
     title="Fashion-MNIST articles of clothing",
     citation=(
@@ -80,38 +167,8 @@ FASHION_MNIST = DatasetSpec(
     ),
     home="https://github.com/zalandoresearch/fashion-mnist",
     class_names=(
-        "T-shirt/top",
-        "Trouser",
-        "Pullover",
-        "Dress",
-        "Coat",
-        "Sandal",
-        "Shirt",
-        "Sneaker",
-        "Bag",
-        "Ankle boot",
-    ),
-    sample_shape=(28, 28),
-    stored=MappingProxyType({"train": 60_000, "test": 10_000}),
-    n_samples=70_000,
-    layouts=(
-        _idx_layout(
-            (
-                "f4a8712d7a061bf5bd6d2ca38dc4d50a",
-                "9018921c3c673c538a1fc5bad174d6f9",
-                "8181f5470baa50b63fa0f6fddb340f0a",
-                "15d484375f8d13e6eb1aabb0c3f46965",
-            )
-        ),
-    ),
-    downloads=_idx_downloads(
-        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-        (
-            "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-            "25c81989df183df01b3e8a0aad5dffbe",
-            "bef4ecab320f06d8554ea6380940ec79",
-            "bb300cfdad3c16e7a12a480ee83cd310",
-        ),
+        *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+        *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
     ),
 )
 
@@ -126,33 +183,19 @@ EMNIST_LOWER = DatasetSpec(
     home="https://www.nist.gov/itl/products-and-services/emnist-dataset",
     class_names=LETTERS,
     sample_shape=(28, 28),
-    stored=MappingProxyType({"train": 697_932, "test": 116_323}),
+    stored={"train": 697_932, "test": 116_323},
     n_samples=190_998,
     layouts=(
         Layout(
             "emnist",
             (StoredFile("gzip.zip", 1 << 30, _EMNIST_MD5),),
-            (
-                StoredFile(
-                    "emnist-byclass-train-images-idx3-ubyte.gz",
-                    16 + 697_932 * 784,
-                    part="train",
-                ),
-                StoredFile(
-                    "emnist-byclass-train-labels-idx1-ubyte.gz",
-                    8 + 697_932,
-                    part="train",
-                ),
-                StoredFile(
-                    "emnist-byclass-test-images-idx3-ubyte.gz",
-                    16 + 116_323 * 784,
-                    part="test",
-                ),
-                StoredFile(
-                    "emnist-byclass-test-labels-idx1-ubyte.gz",
-                    8 + 116_323,
-                    part="test",
-                ),
+            tuple(
+                StoredFile(f"emnist-byclass-{part}-{kind}-ubyte.gz", size, part=part)
+                for part, n in (("train", 697_932), ("test", 116_323))
+                for kind, size in (
+                    ("images-idx3", 16 + n * 784),
+                    ("labels-idx1", 8 + n),
+                )
             ),
         ),
     ),
@@ -164,7 +207,6 @@ EMNIST_LOWER = DatasetSpec(
         ),
     ),
     first_label=36,
-    n_stored_classes=62,
 )
 
 _CIFAR10_MD5 = "md5:c32a1d4ab5d03f1284b67883e8d87530"
@@ -205,19 +247,11 @@ CIFAR10 = DatasetSpec(
     ),
     home="https://www.cs.toronto.edu/~kriz/cifar.html",
     class_names=(
-        "airplane",
-        "automobile",
-        "bird",
-        "cat",
-        "deer",
-        "dog",
-        "frog",
-        "horse",
-        "ship",
-        "truck",
+        *("airplane", "automobile", "bird", "cat", "deer"),
+        *("dog", "frog", "horse", "ship", "truck"),
     ),
     sample_shape=(3, 32, 32),
-    stored=MappingProxyType({"train": 50_000, "test": 10_000}),
+    stored={"train": 50_000, "test": 10_000},
     n_samples=60_000,
     layouts=(
         Layout("cifar-batches", _CIFAR10_BATCHES),
@@ -240,9 +274,7 @@ CIFAR10 = DatasetSpec(
             _CIFAR10_MD5,
         ),
     ),
-    refused=MappingProxyType(
-        {"cifar-10-python.tar.gz": _NO_PICKLES, "cifar-10-batches-py": _NO_PICKLES}
-    ),
+    refused={"cifar-10-python.tar.gz": _NO_PICKLES, "cifar-10-batches-py": _NO_PICKLES},
 )
 
 
@@ -266,7 +298,7 @@ def _mat_spec(
         home=f"{home}/data.html",
         class_names=class_names,
         sample_shape=(32, 32),
-        stored=MappingProxyType({"full": n_samples}),
+        stored={"full": n_samples},
         n_samples=n_samples,
         layouts=(Layout("mat", (file,)),),
         downloads=(Download(file.path, f"{home}/{folder}/{file.path}", file.checksum),),
@@ -317,7 +349,7 @@ HOPKINS155 = DatasetSpec(
     home="http://www.vision.jhu.edu/data/hopkins155/",
     class_names=(),
     sample_shape=(),
-    stored=MappingProxyType({"full": 156}),
+    stored={"full": 156},
     n_samples=156,
     layouts=(
         Layout(
@@ -347,7 +379,7 @@ OCR_LETTERS = DatasetSpec(
     home="http://ai.stanford.edu/~btaskar/ocr/",
     class_names=LETTERS,
     sample_shape=(16, 8),
-    stored=MappingProxyType({"full": 52_152}),
+    stored={"full": 52_152},
     n_samples=52_152,
     layouts=(
         Layout(
@@ -381,18 +413,10 @@ OCR_LETTERS = DatasetSpec(
     ),
 )
 
-SPECS: Mapping[str, DatasetSpec] = MappingProxyType(
-    {
-        spec.name: spec
-        for spec in (
-            MNIST,
-            FASHION_MNIST,
-            EMNIST_LOWER,
-            CIFAR10,
-            COIL20,
-            ORL,
-            HOPKINS155,
-            OCR_LETTERS,
-        )
-    }
-)
+SPECS = {
+    spec.name: spec
+    for spec in (
+        *(MNIST, FASHION_MNIST, EMNIST_LOWER, CIFAR10),
+        *(COIL20, ORL, HOPKINS155, OCR_LETTERS),
+    )
+}

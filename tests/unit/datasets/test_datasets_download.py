@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,12 +17,10 @@ import pytest
 from typer.testing import CliRunner
 
 from selfexpress.cli.data import app
-from selfexpress.datasets.loading import fetch, read_dataset
+from selfexpress.datasets.loading import read_dataset
 from selfexpress.datasets.locations import TransferBar, download_files, find
-from selfexpress.datasets.specification import DatasetSpec
+from selfexpress.datasets.registry import DatasetSpec
 from selfexpress.errors import ConfigError, DataError
-
-pytest.importorskip("pooch")
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -125,13 +122,6 @@ def test_a_missing_file_on_the_server_is_one_clear_error(server, tmp_path, seed)
 
     with pytest.raises(DataError, match=r"could not be downloaded.*404.*Try again"):
         download_files(replace(written.spec, downloads=downloads), tmp_path / "cache")
-
-
-def test_without_pooch_the_error_says_what_to_put_where(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pooch", None)
-
-    with pytest.raises(DataError, match=r"needs pooch.*put http.*COIL20\.mat into"):
-        fetch("coil20", root=tmp_path)
 
 
 def test_the_progress_bar_survives_an_unknown_length(capfd):

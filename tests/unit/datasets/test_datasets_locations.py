@@ -84,31 +84,6 @@ def test_an_environment_variable_that_names_no_folder_is_ignored_with_a_warning(
     assert roots == [user_cache()]
 
 
-@pytest.mark.parametrize("cache", [None, "", "/somewhere/else"])
-def test_the_cache_is_the_folder_that_pooch_would_choose(cache, monkeypatch):
-    pooch = pytest.importorskip("pooch")
-    if cache is None:
-        monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    else:
-        monkeypatch.setenv("XDG_CACHE_HOME", cache)
-
-    assert user_cache() == pooch.os_cache("selfexpress")
-
-
-@pytest.mark.parametrize(
-    ("platform", "end"),
-    [
-        ("darwin", "Library/Caches/selfexpress"),
-        ("win32", "AppData/Local/selfexpress/selfexpress/Cache"),
-    ],
-)
-def test_the_cache_follows_the_custom_of_other_systems(platform, end, monkeypatch):
-    monkeypatch.setattr("sys.platform", platform)
-    monkeypatch.delenv("LOCALAPPDATA", raising=False)
-
-    assert user_cache().as_posix().endswith(end)
-
-
 def test_an_unreadable_or_vanished_file_is_refused(tmp_path, seed):
     written = dataset_files.write_mat(tmp_path, seed)
     location = find(written.spec, [tmp_path])
