@@ -23,12 +23,12 @@ from reproduction.evaluation import (
 from reproduction.images import find_clusters
 from reproduction.inputs import encoder_features, image_rows
 from reproduction.presets import ImagePreset, preset_of
-from selfexpress.solvers.ensc import elastic_net_expression
-from selfexpress.solvers.problem import ElasticNetConfig
 from selfexpress.datasets.loading import Dataset, load_dataset
 from selfexpress.estimators.senet import SENet
 from selfexpress.features.scattering import Scattering2D
 from selfexpress.features.whitening import Whitening
+from selfexpress.solvers.ensc import elastic_net_expression
+from selfexpress.solvers.problem import ElasticNetConfig
 
 Value = int | float | str | None
 Changes = tuple[tuple[str, Value], ...]

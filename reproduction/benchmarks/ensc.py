@@ -33,13 +33,13 @@ from threadpoolctl import threadpool_limits
 from reproduction import timing as record
 from selfexpress import metrics
 from selfexpress.affinity.graph import build_affinity
-from selfexpress.solvers.certificate import certify
-from selfexpress.solvers.ensc import elastic_net_expression
-from selfexpress.solvers.problem import ElasticNetConfig
 from selfexpress.datasets.loading import load_dataset
 from selfexpress.features.scattering import Scattering2D
 from selfexpress.features.whitening import Whitening
 from selfexpress.ops.self_expression import unit_rows
+from selfexpress.solvers.certificate import certify
+from selfexpress.solvers.ensc import elastic_net_expression
+from selfexpress.solvers.problem import ElasticNetConfig
 from selfexpress.spectral import spectral_clusters
 
 MOST_SECONDS_GPU = 120

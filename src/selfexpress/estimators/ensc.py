@@ -9,11 +9,11 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from selfexpress.solvers.ensc import elastic_net_expression
-from selfexpress.solvers.problem import ElasticNetConfig, Progress
 from selfexpress.config import require_choice
 from selfexpress.errors import ConfigError
 from selfexpress.estimators.solver import SolverClusterer
+from selfexpress.solvers.ensc import elastic_net_expression
+from selfexpress.solvers.problem import ElasticNetConfig, Progress
 
 PRECISIONS = ("auto", "float32", "float64")
 # Rounding of float32 products, relative to gamma, with a margin.

@@ -9,11 +9,11 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from selfexpress.solvers.esc import exemplar_expression
-from selfexpress.solvers.problem import ElasticNetConfig, Progress
 from selfexpress.config import AUTO, require_count
 from selfexpress.errors import DegenerateWarning
 from selfexpress.estimators.solver import SolverClusterer
+from selfexpress.solvers.esc import exemplar_expression
+from selfexpress.solvers.problem import ElasticNetConfig, Progress
 
 # Exemplars that "auto" takes of many rows, and rows for each of fewer.
 _MOST_EXEMPLARS = 300

@@ -10,13 +10,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from selfexpress.solvers.ensc import elastic_net_expression
-from selfexpress.solvers.problem import ElasticNetConfig
 from selfexpress.config import require_count
 from selfexpress.estimators.senet import SENet
 from selfexpress.estimators.solver import row_matrix
 from selfexpress.ops.precision import own_arithmetic
 from selfexpress.rows.sources import ArraySource, RowBlock, UnitRows
+from selfexpress.solvers.ensc import elastic_net_expression
+from selfexpress.solvers.problem import ElasticNetConfig
 
 _BATCH_SIZE = 512
 

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from selfexpress.affinity.assignment import References
-from selfexpress.solvers.problem import GAMMA_SCALES
 from selfexpress.config import (
     ClusterConfig,
     NetworkConfig,
@@ -28,6 +27,7 @@ from selfexpress.config import (
 )
 from selfexpress.files.container import Kind, plain_number
 from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.solvers.problem import GAMMA_SCALES
 from selfexpress.training.step import RECORDED
 
 MODEL = Kind(

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from selfexpress.solvers.problem import GAMMA_SCALES, require_scale
 from selfexpress.config import (
     NetworkConfig,
     TrainConfig,
@@ -16,6 +15,7 @@ from selfexpress.config import (
 )
 from selfexpress.estimators import streaming
 from selfexpress.estimators.base import least_clusters
+from selfexpress.solvers.problem import GAMMA_SCALES, require_scale
 from selfexpress.training.choices import (
     choose_graph,
     choose_learning_rate,

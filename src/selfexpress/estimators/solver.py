@@ -15,7 +15,6 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from selfexpress.solvers.problem import Progress
 from selfexpress.config import require_flag
 from selfexpress.errors import DegenerateError
 from selfexpress.estimators.base import SelfExpressiveClusterer
@@ -23,6 +22,7 @@ from selfexpress.ops.devices import resolve_device
 from selfexpress.ops.precision import own_arithmetic
 from selfexpress.ops.self_expression import unit_rows
 from selfexpress.rows.sources import RowSource, UnitRows
+from selfexpress.solvers.problem import Progress
 
 
 class SolverClusterer(SelfExpressiveClusterer, ABC):

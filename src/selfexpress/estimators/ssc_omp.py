@@ -7,11 +7,11 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from selfexpress.solvers.problem import Progress
-from selfexpress.solvers.ssc_omp import PursuitConfig, pursuit_coefficients
 from selfexpress.config import require_flag
 from selfexpress.estimators.solver import SolverClusterer
 from selfexpress.rows.sources import MappedSource, RowSource
+from selfexpress.solvers.problem import Progress
+from selfexpress.solvers.ssc_omp import PursuitConfig, pursuit_coefficients
 
 
 class SSCOMP(SolverClusterer):

@@ -29,7 +29,7 @@ def float32_products(precision: str) -> Iterator[None]:
 
 @contextmanager
 def own_arithmetic() -> Iterator[None]:
-    """Compute in float32 unless told otherwise, as a decorator or for a while.
+    """Compute in float32 by default, as a decorator or for a while.
 
     Autocast and the default type of torch are the caller's, for models of their own:
     here they would take digits away, or mix types that do not fit together.

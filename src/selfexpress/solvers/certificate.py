@@ -20,8 +20,8 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from selfexpress.solvers.correlation_scan import Scan, scan_correlations
 from selfexpress.errors import ConvergenceWarning
+from selfexpress.solvers.correlation_scan import Scan, scan_correlations
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from selfexpress.ops.precision import float32_products
 from selfexpress.solvers.active_set import WorkingRows, solve_rows
 from selfexpress.solvers.batches import solve_in_batches
 from selfexpress.solvers.certificate import PROOF, Certificate
 from selfexpress.solvers.collected_rows import CollectedRows
 from selfexpress.solvers.least_squares import least_squares_expression
 from selfexpress.solvers.problem import ElasticNetConfig, Expression, Progress
-from selfexpress.ops.precision import float32_products
 
 
 def elastic_net_expression(

@@ -15,13 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from selfexpress.config import require_count
+from selfexpress.errors import ConfigError
+from selfexpress.ops.precision import float32_products
 from selfexpress.solvers.compiled import has_numba
 from selfexpress.solvers.ensc import dictionary_expression
 from selfexpress.solvers.problem import ElasticNetConfig, Expression, Progress
 from selfexpress.solvers.small_problems import solve_small_problems
-from selfexpress.config import require_count
-from selfexpress.errors import ConfigError
-from selfexpress.ops.precision import float32_products
 
 # Rows whose costs are brought up to date together at first; then twice as many.
 FIRST_BATCH = {"cpu": 64, "cuda": 256}

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from selfexpress.ops.precision import float32_products
 from selfexpress.solvers.certificate import Certificate
 from selfexpress.solvers.collected_rows import CollectedRows
 from selfexpress.solvers.problem import ElasticNetConfig, Expression, Progress
-from selfexpress.ops.precision import float32_products
 
 # No coefficient is zero: keeping all of them would be an N x N matrix.
 DEFAULT_NONZERO = 1000

@@ -14,12 +14,12 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from selfexpress.config import require_count, require_positive
+from selfexpress.ops.precision import float32_products
 from selfexpress.solvers.batches import block_size_or_default, solve_in_batches
 from selfexpress.solvers.collected_rows import CollectedRows
 from selfexpress.solvers.correlation_scan import scan_correlations
 from selfexpress.solvers.problem import Progress
-from selfexpress.config import require_count, require_positive
-from selfexpress.ops.precision import float32_products
 
 
 @dataclass(frozen=True)

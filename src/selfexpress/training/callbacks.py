@@ -104,13 +104,7 @@ def require_callbacks(callbacks: object) -> list[Callback]:
 
 
 class RateColumn(ProgressColumn):
-    """How fast a bar moves, in a unit a second.
-
-    Parameters
-    ----------
-    unit : str
-        What is counted, such as "steps".
-    """
+    """How fast a bar moves, in a unit a second: "steps", for example."""
 
     def __init__(self, unit: str) -> None:
         super().__init__()

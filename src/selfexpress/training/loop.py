@@ -33,7 +33,7 @@ from selfexpress.training.checkpoints import (
     fingerprint,
     held_back,
 )
-from selfexpress.training.schedule import Schedule, has_settled, plan
+from selfexpress.training.schedule import has_settled, plan
 from selfexpress.training.start import some_rows, start_alike
 from selfexpress.training.step import RECORDED, GraphedStep, PlainStep
 
@@ -196,7 +196,7 @@ class _Training:
         state = self.state
         # Not whenever a checkpoint is due: clocks must not change a training.
         is_time = state.step % _CHECK_EVERY == 0
-        is_open = state.step < self._schedule.fall_start
+        is_open = state.step < state.fall_start
         if self._config.schedule == "adaptive" and is_time and is_open:
             objective = state.history[: state.step, RECORDED.index("objective")]
             is_settled = has_settled(objective, zero=self._zero_objective)
@@ -256,15 +256,12 @@ class _Training:
         lengths = some_rows(self._source).square().sum(dim=1)
         return self._config.gamma / 2 * float(lengths.mean())
 
-    @property
-    def _schedule(self) -> Schedule:
-        return plan(
-            self._config, settled_at=self._settled_at, rate_factor=self._rate_factor
-        )
-
     def _follow_schedule(self) -> None:
         """Take rates and end from the schedule, as far as it is known now."""
-        schedule = self._plain.schedule = self._schedule
+        schedule = plan(
+            self._config, settled_at=self._settled_at, rate_factor=self._rate_factor
+        )
+        self._plain.schedule = schedule
         self.state.fall_start = schedule.fall_start
         self.state.max_iter = schedule.n_steps
 

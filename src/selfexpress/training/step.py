@@ -1,5 +1,6 @@
 """One training step: batch, gradient, clipping, optimiser, record.
 
+The gradient is that of ``objective.py``, or the same by hand in ``gradients.py``.
 :class:`PlainStep` takes it one operation after the other. :class:`GraphedStep` records
 it once as a CUDA graph and replays that: a step of the paper's size is some eighty
 short kernels, and launching them one by one takes longer than running them.
@@ -78,10 +79,7 @@ class PlainStep:
         self.is_moving = False
 
     def find_gradient(self, index: Tensor) -> tuple[Objective, Tensor]:
-        """Find the gradient; return the objective of the rows at ``index``.
-
-        With it comes the threshold that it was found with.
-        """
+        """Find the gradient; return the objective and the threshold it is found at."""
         with self._side:
             threshold = self.network.threshold.detach().clone()
         batch = RowBlock(self.source.take(index), index)

@@ -6,12 +6,12 @@ import pytest
 import torch
 from compare import assert_same_partition
 
-from selfexpress.solvers.certificate import certify
 from selfexpress.datasets.synthetic import make_subspaces
 from selfexpress.errors import ConfigError, DegenerateError
 from selfexpress.estimators.ensc import EnSC
 from selfexpress.ops.self_expression import unit_rows
 from selfexpress.rows.sources import ArraySource
+from selfexpress.solvers.certificate import certify
 
 # Clean subspaces may fall into more pieces than clusters; that is not tested here.
 pytestmark = pytest.mark.filterwarnings(

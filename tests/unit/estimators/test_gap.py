@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from selfexpress.solvers.ensc import elastic_net_expression
-from selfexpress.solvers.problem import ElasticNetConfig
 from selfexpress.config import NetworkConfig
 from selfexpress.datasets.synthetic import make_subspaces
 from selfexpress.errors import ConfigError
@@ -13,6 +11,8 @@ from selfexpress.estimators.gap import network_objectives, objective_gap
 from selfexpress.estimators.senet import SENet
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.ops.self_expression import unit_rows
+from selfexpress.solvers.ensc import elastic_net_expression
+from selfexpress.solvers.problem import ElasticNetConfig
 
 # Clean subspaces may fall into more pieces than clusters; that is not tested here.
 pytestmark = pytest.mark.filterwarnings(

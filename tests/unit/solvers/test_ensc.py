@@ -7,12 +7,12 @@ from problems import unit_data
 from sklearn.linear_model import ElasticNet
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from selfexpress.errors import ConfigError, ConvergenceWarning
+from selfexpress.ops.self_expression import unit_rows
 from selfexpress.solvers import active_set, correlation_scan, small_problems
 from selfexpress.solvers.certificate import certify
 from selfexpress.solvers.ensc import dictionary_expression, elastic_net_expression
 from selfexpress.solvers.problem import ElasticNetConfig
-from selfexpress.errors import ConfigError, ConvergenceWarning
-from selfexpress.ops.self_expression import unit_rows
 
 EXACT = {"gamma": 50.0, "l1_ratio": 0.9, "tol": 1e-9}
 

@@ -6,10 +6,10 @@ import torch
 from problems import unit_data
 from sklearn.linear_model import ElasticNet
 
+from selfexpress.errors import ConfigError
 from selfexpress.solvers import esc, small_problems
 from selfexpress.solvers.esc import exemplar_expression, farthest_first
 from selfexpress.solvers.problem import ElasticNetConfig
-from selfexpress.errors import ConfigError
 
 
 def literal_cost(row, exemplars, *, gamma, l1_ratio):

@@ -6,10 +6,10 @@ import torch
 from problems import unit_data
 from sklearn.linear_model import Ridge
 
+from selfexpress.errors import ConvergenceWarning
 from selfexpress.solvers import least_squares
 from selfexpress.solvers.ensc import elastic_net_expression
 from selfexpress.solvers.problem import ElasticNetConfig
-from selfexpress.errors import ConvergenceWarning
 
 
 # More rows than features, and fewer.

@@ -6,9 +6,9 @@ import torch
 from problems import unit_data
 from sklearn.linear_model import orthogonal_mp
 
+from selfexpress.errors import ConfigError
 from selfexpress.solvers import correlation_scan
 from selfexpress.solvers.ssc_omp import PursuitConfig, pursuit_coefficients
-from selfexpress.errors import ConfigError
 
 
 @pytest.fixture(params=["compiled", "torch"], autouse=True)
