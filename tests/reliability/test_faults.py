@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from stopping import Spoil
 
 from selfexpress import SENet, make_subspaces
 from selfexpress.errors import (
@@ -269,25 +270,12 @@ def test_a_write_that_is_interrupted(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-class Spoil(Callback):
-    """Make a weight useless after some step, as often as asked for."""
-
-    def __init__(self, value, times):
-        self.value, self.left = value, times
-
-    def on_step_end(self, state):
-        if state.step == 20 and self.left:
-            self.left -= 1
-            with torch.no_grad():
-                state.network.threshold.fill_(self.value)
-
-
 @pytest.mark.parametrize("value", [float("nan"), -1e9])
 def test_an_objective_that_is_nan_or_explodes(value, rows, tmp_path):
     with pytest.raises(DegenerateError, match=r"objective must .*Lower learning_rate"):
-        senet(callbacks=[Spoil(value, 9)]).fit(rows)
+        senet(callbacks=[Spoil(20, value, 9)]).fit(rows)
     with pytest.warns(DegenerateWarning, match=r"from step 0 with 0\.5 times"):
-        model = senet(checkpoint=tmp_path, callbacks=[Spoil(value, 1)]).fit(rows)
+        model = senet(checkpoint=tmp_path, callbacks=[Spoil(20, value)]).fit(rows)
     assert np.isfinite(model.history_["objective"]).all()
     assert model.history_["learning_rate"][0] == pytest.approx(5e-4)
 

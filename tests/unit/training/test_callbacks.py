@@ -59,25 +59,23 @@ def state(step):
     return TrainState(step, 20, network=None, history=history)
 
 
-def test_a_resumed_training_is_logged_from_its_first_step(tmp_path):
-    log = CSVLogger(tmp_path / "log.csv", every=4)
-    log.on_train_begin(state(6))
-    for step in (7, 8, 9):
-        log.on_step_end(state(step))
-    log.on_train_end(state(9))
-    lines = read(tmp_path / "log.csv")
-    assert [int(line["step"]) for line in lines] == list(range(1, 10))
-    assert [float(line["penalty"]) for line in lines] == list(range(9))
-
-
-def test_steps_taken_again_after_going_back_are_logged_again(tmp_path):
+@pytest.mark.parametrize(
+    ("begin", "taken", "expected"),
+    [
+        (6, [7, 8, 9], range(1, 10)),
+        (0, [1, 2, 3, 4, 2, 3], [1, 2, 3, 4, 2, 3]),
+    ],
+    ids=["resumed, from its first step", "gone back, twice"],
+)
+def test_steps_are_logged_of_a_training_that_was(begin, taken, expected, tmp_path):
     log = CSVLogger(tmp_path / "log.csv", every=2)
-    log.on_train_begin(state(0))
-    for step in (1, 2, 3, 4, 2, 3):
+    log.on_train_begin(state(begin))
+    for step in taken:
         log.on_step_end(state(step))
-    log.on_train_end(state(3))
-    steps = [int(line["step"]) for line in read(tmp_path / "log.csv")]
-    assert steps == [1, 2, 3, 4, 2, 3]
+    log.on_train_end(state(taken[-1]))
+    lines = read(tmp_path / "log.csv")
+    assert [int(line["step"]) for line in lines] == list(expected)
+    assert [float(line["penalty"]) + 1 for line in lines] == list(expected)
 
 
 def test_a_log_that_cannot_be_written_is_refused(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from stopping import FailAt, StopError
+from stopping import FailAt, Spoil, StopError
 
 from selfexpress import make_subspaces
 from selfexpress.config import NetworkConfig, TrainConfig
@@ -298,26 +298,14 @@ def test_checkpoints_between_two_looks_change_nothing(seed, tmp_path):
     assert len(lengths) == 1
 
 
-class Spoil(Callback):
-    """Make the weights useless, once, some steps after the rate began to fall."""
-
-    is_done = False
-
-    def on_step_end(self, state):
-        if state.step == state.fall_start + 20 and not self.is_done:
-            self.is_done = True
-            with torch.no_grad():
-                state.network.threshold.fill_(float("nan"))
-
-
 @pytest.mark.parametrize("is_saved", [False, True], ids=["before", "after"])
 def test_going_back_returns_to_what_was_known_then(is_saved, tmp_path):
     """From before the rule fired it is asked anew, from after it holds."""
     settled_at = settled_step(run()[1])
     saved = settled_at if is_saved else 50
-    watch = Watch()
+    watch, spoil = Watch(), Spoil(lambda state: state.fall_start + 20)
     with pytest.warns(DegenerateWarning, match=f"from step {saved} with 0.5 times"):
-        _, history = run(Spoil(), watch, checkpoints=SaveAt(tmp_path, saved))
+        _, history = run(spoil, watch, checkpoints=SaveAt(tmp_path, saved))
     n_steps = len(history["objective"])
     expected = (settled_at, n_steps) if is_saved else (675, MOST)
     assert watch.ends[saved + 1] == expected
