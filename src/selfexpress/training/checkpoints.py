@@ -90,14 +90,10 @@ class Checkpoint:
 
 
 def require_checkpoint(checkpoint: object, random_state: object) -> Path | None:
-    """Return the folder that an estimator's ``checkpoint`` names, once it is there.
+    """Return the folder that an estimator's ``checkpoint`` names, and make it.
 
-    Raises
-    ------
-    ConfigError
-        If it names none, or the training could not go on from there.
-    CheckpointError
-        If the folder cannot be made.
+    A ConfigError refuses what names none, or a training that could not go on from
+    there; a CheckpointError a folder that cannot be made.
     """
     if checkpoint is None:
         return None
@@ -161,12 +157,7 @@ class Checkpoints:
 
         Tensors and the first rows of ``history``, (max_iter, columns), are overwritten
         by those of the newest checkpoint; ``fingerprint`` is kept with every one.
-
-        Raises
-        ------
-        CheckpointError
-            If the folder holds the checkpoints of another training, or cannot be
-            written to.
+        Checkpoints of another training are refused.
         """
         self._fingerprint = json.loads(json.dumps(dict(fingerprint)))
         progress = self.restore(tensors, history)
@@ -192,12 +183,7 @@ class Checkpoints:
         """Write a checkpoint, then remove those it replaces.
 
         Checkpoints of later steps go as well: a training that writes this one has
-        gone back behind them.
-
-        Raises
-        ------
-        CheckpointError
-            If it cannot be written; earlier ones are then intact.
+        gone back behind them. Where it cannot be written, earlier ones stay intact.
         """
         if distributed.is_main():
             saved = {f"state.{name}": tensor for name, tensor in tensors.items()}
@@ -219,13 +205,9 @@ class Checkpoints:
     def newest(self) -> Checkpoint | None:
         """Return the newest checkpoint that is intact, or None if there is none at all.
 
-        A damaged one is left out with a warning that names it.
-
-        Raises
-        ------
-        CheckpointError
-            If there are some, but all are damaged, or the newest cannot be read for
-            another reason: to begin anew would be to delete them.
+        A damaged one is left out with a warning. It is a CheckpointError if all are
+        damaged, or one cannot be read for another reason: to begin anew would be to
+        delete them.
         """
         found = self._newest_first()
         for _, path in found:

@@ -42,7 +42,7 @@ _BLOCKS_KEPT_ON_GPU = 6
 
 
 class _Expressed(NamedTuple):
-    """A block of keys and how it expresses the batch."""
+    """A block of keys and how it expresses the batch; the penalty is in parts."""
 
     block: RowBlock
     layers: list[Tensor]
@@ -99,22 +99,21 @@ class FusedGradient:
         (block,) = self.source.blocks(len(self.source))
         with self._side:
             query_layers = self._queries.forward(batch.rows)
-        key_layers = self._keys.forward(block.rows)
-        self._side.join()
-        queries, keys = query_layers[-1], key_layers[-1]
-
-        coefficients, penalty = self._coefficients(queries, keys, batch, block)
-        residual = torch.addmm(batch.rows, coefficients, block.rows, alpha=-1)  # (B, D)
-        products_gradient, threshold_parts = self._backward(
-            coefficients, residual, block.rows
+        queries = query_layers[-1]
+        found = self._express(queries, batch, block)
+        residual = torch.addmm(  # (B, D)
+            batch.rows, found.coefficients, block.rows, alpha=-1
+        )
+        gradient, threshold_parts = self._backward(
+            found.coefficients, residual, block.rows
         )
 
         with self._notes:
             self._threshold_gradient.copy_(threshold_parts.sum())
-            objective = self._objective(residual, penalty.sum())
+            objective = self._objective(residual, found.penalty.sum())
         with self._side:
-            self._queries.backward(query_layers, products_gradient @ keys)
-        self._keys.backward(key_layers, products_gradient.T @ queries)
+            self._queries.backward(query_layers, gradient @ found.layers[-1])
+        self._keys.backward(found.layers, gradient.T @ queries)
         self._notes.join()
         self._side.join()
         return objective
@@ -165,19 +164,13 @@ class FusedGradient:
         """Express queries, which the side stream may still be at, by a block."""
         layers = self._keys.forward(block.rows)
         self._side.join()
-        coefficients, penalty = self._coefficients(queries, layers[-1], batch, block)
-        return _Expressed(block, layers, coefficients, penalty)
-
-    def _coefficients(
-        self, queries: Tensor, keys: Tensor, batch: RowBlock, block: RowBlock
-    ) -> tuple[Tensor, Tensor]:
-        """Return the coefficients, (B, K), and parts of the sum of their penalty."""
-        return self._shrinkage.forward(
-            queries @ keys.T,
+        coefficients, penalty = self._shrinkage.forward(
+            queries @ layers[-1].T,  # (B, K)
             self._threshold.detach(),
             query_index=batch.index,
             key_index=block.index,
         )
+        return _Expressed(block, layers, coefficients, penalty)
 
     def _backward(
         self, coefficients: Tensor, residual: Tensor, rows: Tensor

@@ -132,18 +132,14 @@ def _fits(source: RowSource, device: torch.device) -> bool:
 def _flat_parameters(
     network: SelfExpressiveNetwork, config: TrainConfig
 ) -> FlatParameters:
+    own = network.threshold.dtype
     if config.engine != "fused":
-        return FlatParameters(network, network.threshold.dtype)
-    dtype = network.threshold.dtype
-    if config.precision == "bfloat16":
-        dtype = torch.bfloat16
+        return FlatParameters(network, own)
+    working = torch.bfloat16 if config.precision == "bfloat16" else own
     # Gradients that are added up block by block need more digits than they have.
-    is_sum = config.algorithm == "two_pass"
+    gradients = own if config.algorithm == "two_pass" else working
     return FlatParameters(
-        network,
-        dtype,
-        gradient_dtype=network.threshold.dtype if is_sum else dtype,
-        alignment=ALIGNMENT,
+        network, working, gradient_dtype=gradients, alignment=ALIGNMENT
     )
 
 
