@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from selfexpress import SENet, make_subspaces
 from selfexpress.cli import inputs
-from selfexpress.cli.app import app
 from selfexpress.files.arrays import FORMATS, read_labels, write_array
 from selfexpress.rows.sources import RowSource
 
@@ -21,63 +20,53 @@ def data():
 @pytest.fixture(scope="module")
 def model(data, tmp_path_factory):
     fitted = SENet(
-        2,
-        hidden_sizes=(32,),
-        n_embedding=32,
-        max_iter=60,
-        affinity="symmetric",
-        gamma=200.0,
-        learning_rate=1e-3,
-        n_eigenvectors=None,
-        device="cpu",
+        2, hidden_sizes=(32,), n_embedding=32, max_iter=60, affinity="symmetric",
+        gamma=200.0, learning_rate=1e-3, n_eigenvectors=None, device="cpu",
         random_state=0,
-    ).fit(data.X)
+    ).fit(data.X)  # fmt: skip
     path = tmp_path_factory.mktemp("model") / "model"
     fitted.save(path)
     return path
 
 
-def predict(model, data, output, *more):
-    words = ["predict", model, data, "-o", output, "--device", "cpu", "--json", *more]
-    ran = CliRunner().invoke(app, list(map(str, words)))
-    assert ran.exit_code == 0, ran.output
-    return json.loads(ran.stdout)
+@pytest.fixture
+def predict(call, model):
+    def run(rows, output, *more):
+        words = ("predict", model, rows, "-o", output, "--device", "cpu", "--json")
+        ran = call(*words, *more)
+        assert ran.exit_code == 0, ran.output
+        return json.loads(ran.stdout)
+
+    return run
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_labels_are_those_of_the_model_in_every_format(model, data, suffix, tmp_path):
-    np.save(tmp_path / "rows.npy", data.X)
-    output = tmp_path / f"labels{suffix}"
-    told = predict(model, tmp_path / "rows.npy", output)
+def test_labels_are_those_of_the_model_in_every_format(model, data, predict, suffix):
+    np.save("rows.npy", data.X)
+    found = predict("rows.npy", f"labels{suffix}")
     expected = SENet.load(model, device="cpu").predict(data.X)
-    np.testing.assert_array_equal(read_labels(output), expected)
-    assert told["cluster_sizes"] == np.bincount(expected).tolist()
+    np.testing.assert_array_equal(read_labels(f"labels{suffix}"), expected)
+    assert found["cluster_sizes"] == np.bincount(expected).tolist()
 
 
 def test_large_files_and_folders_are_streamed_with_the_same_result(
-    model, data, tmp_path, monkeypatch
+    data, predict, monkeypatch
 ):
-    folder = tmp_path / "shards"
-    folder.mkdir()
+    Path("shards").mkdir()
     for number, part in enumerate(np.split(data.X, [7, 40])):
-        write_array(folder / f"part-{number}.parquet", part)
-    write_array(tmp_path / "rows.parquet", data.X)
-    small = predict(model, tmp_path / "rows.parquet", tmp_path / "small.npy")
+        write_array(f"shards/part-{number}.parquet", part)
+    write_array("rows.parquet", data.X)
+    predict("rows.parquet", "small.npy")
     monkeypatch.setattr(inputs, "_SMALL_BYTES", 0)
-    assert isinstance(inputs.read_rows(str(tmp_path / "rows.parquet")), RowSource)
-    large = predict(model, tmp_path / "rows.parquet", tmp_path / "large.npy")
-    shards = predict(model, folder, tmp_path / "shards.npy")
-    assert small["cluster_sizes"] == large["cluster_sizes"] == shards["cluster_sizes"]
-    for name in ("large.npy", "shards.npy"):
-        np.testing.assert_array_equal(
-            np.load(tmp_path / name), np.load(tmp_path / "small.npy")
-        )
+    assert isinstance(inputs.read_rows("rows.parquet"), RowSource)
+    for rows in ("rows.parquet", "shards"):
+        predict(rows, "large.npy")
+        np.testing.assert_array_equal(np.load("large.npy"), np.load("small.npy"))
 
 
-def test_shares_are_written_beside_the_labels(model, data, tmp_path):
-    np.save(tmp_path / "rows.npy", data.X)
-    shares = tmp_path / "shares.npy"
-    predict(model, tmp_path / "rows.npy", tmp_path / "l.npy", "--probabilities", shares)
-    found = np.load(shares)
+def test_shares_are_written_beside_the_labels(data, predict):
+    np.save("rows.npy", data.X)
+    predict("rows.npy", "labels.npy", "--probabilities", "shares.npy")
+    found = np.load("shares.npy")
     np.testing.assert_allclose(found.sum(axis=1), 1)
-    np.testing.assert_array_equal(found.argmax(axis=1), np.load(tmp_path / "l.npy"))
+    np.testing.assert_array_equal(found.argmax(axis=1), np.load("labels.npy"))
