@@ -83,13 +83,11 @@ def inner_box(page):
     """Return place and size of the stage inside its border."""
     return page.eval_on_selector(
         STAGE,
-        """stage => {
-          const box = stage.getBoundingClientRect();
-          return {
-            x: box.left + stage.clientLeft, y: box.top + stage.clientTop,
-            width: stage.clientWidth, height: stage.clientHeight,
-          };
-        }""",
+        """stage => ({
+          x: stage.getBoundingClientRect().left + stage.clientLeft,
+          y: stage.getBoundingClientRect().top + stage.clientTop,
+          width: stage.clientWidth, height: stage.clientHeight,
+        })""",
     )
 
 
@@ -102,11 +100,14 @@ def screen_places(page, run):
     return (run.points.plane - centre) * scale + middle, box
 
 
-def lonely_point(places):
-    """Return the point that is farthest from all others, and so hit for certain."""
+def aim(page, run):
+    """Return the point farthest from all others, its place and the stage's corner."""
+    page.locator(STAGE).scroll_into_view_if_needed()
+    places, box = screen_places(page, run)
     distance = np.linalg.norm(places[:, None] - places[None], axis=2)
     np.fill_diagonal(distance, np.inf)
-    return int(distance.min(axis=1).argmax())
+    point = int(distance.min(axis=1).argmax())
+    return point, places[point], np.array([box["x"], box["y"]])
 
 
 @SCREENS
@@ -127,15 +128,11 @@ def test_every_section_shows(open_page, report):
 
 
 @SCREENS
-def test_nothing_is_wider_than_the_screen(open_page, report, screen):
+def test_all_points_are_drawn_quickly_and_none_outside(open_page, report, run, screen):
     page = open_page(report)
+    assert float(stage_data(page, "opened")) < 2000
     width = page.evaluate("document.documentElement.scrollWidth")
     assert width <= screen["viewport"]["width"]
-
-
-@SCREENS
-def test_all_points_are_drawn(open_page, report, run):
-    page = open_page(report)
     assert stage_data(page, "drawn") == str(len(run.labels))
     n_colours = page.eval_on_selector(
         "#map-canvas",
@@ -150,10 +147,8 @@ def test_all_points_are_drawn(open_page, report, run):
 
 def test_hovering_names_the_point(open_page, report, run):
     page = open_page(report)
-    page.locator(STAGE).scroll_into_view_if_needed()
-    places, box = screen_places(page, run)
-    point = lonely_point(places)
-    page.mouse.move(box["x"] + places[point, 0], box["y"] + places[point, 1])
+    point, place, corner = aim(page, run)
+    page.mouse.move(*(corner + place))
     tooltip = page.locator("#map-tooltip")
     tooltip.wait_for(state="visible")
     text = tooltip.inner_text()
@@ -161,17 +156,14 @@ def test_hovering_names_the_point(open_page, report, run):
     assert f"cluster {run.labels[point]}" in text
     assert f"class {run.class_names[run.truth[point]]}" in text
     assert f"margin {max(0, run.points.margins[point]):.2f}" in text
-    page.mouse.move(box["x"] + 3, box["y"] + 3)
+    page.mouse.move(*(corner + 3))
     tooltip.wait_for(state="hidden")
 
 
 def test_the_wheel_zooms_about_the_pointer(open_page, report, run):
     page = open_page(report)
-    page.locator(STAGE).scroll_into_view_if_needed()
-    places, box = screen_places(page, run)
-    point = lonely_point(places)
-    corner = np.array([box["x"], box["y"]])
-    pointer = np.round(places[point] + corner) - corner
+    point, place, corner = aim(page, run)
+    pointer = np.round(place + corner) - corner
     page.mouse.move(*(pointer + corner))
     for _ in range(4):
         page.mouse.wheel(0, -200)
@@ -180,7 +172,7 @@ def test_the_wheel_zooms_about_the_pointer(open_page, report, run):
     zoom = zoom_of(page)
     moved, _ = screen_places(page, run)
     # The pointer stays where it is on the map; distances from it grow.
-    expected = pointer + zoom * (places[point] - pointer)
+    expected = pointer + zoom * (place - pointer)
     np.testing.assert_allclose(moved[point], expected, atol=0.5)
     assert f"Sample {run.points.index[point]}" in page.inner_text("#map-tooltip")
     assert int(stage_data(page, "drawn")) < len(run.labels)
@@ -262,10 +254,8 @@ def test_two_fingers_zoom_on_a_phone(open_page, report):
 @pytest.mark.parametrize("screen", [PHONE], ids=["phone"], indirect=True)
 def test_a_tap_names_the_point_on_a_phone(open_page, report, run):
     page = open_page(report)
-    page.locator(STAGE).scroll_into_view_if_needed()
-    places, box = screen_places(page, run)
-    point = lonely_point(places)
-    page.touchscreen.tap(box["x"] + places[point, 0], box["y"] + places[point, 1])
+    point, place, corner = aim(page, run)
+    page.touchscreen.tap(*(corner + place))
     tooltip = page.locator("#map-tooltip")
     tooltip.wait_for(state="visible")
     assert f"Sample {run.points.index[point]}" in tooltip.inner_text()
@@ -348,11 +338,6 @@ def test_rows_without_truth_are_shown_too(open_page, plain_report):
     assert page.locator("#confusion").count() == 0
     assert page.locator("#gallery svg.sparkline").count() >= 30
     assert "The true classes are not known" in page.locator("#overview").inner_text()
-
-
-@SCREENS
-def test_the_report_opens_quickly(open_page, report):
-    assert float(stage_data(open_page(report), "opened")) < 2000
 
 
 @pytest.mark.slow

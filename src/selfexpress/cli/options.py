@@ -124,7 +124,8 @@ def with_settings(command: Callable[..., None], *, before: str) -> Callable[...,
 
 def _annotation(setting: Setting) -> Any:
     shown: dict[str, Any] = {
-        "help": setting.help,
+        # Brackets would be taken for markup.
+        "help": setting.help.replace("[", "\\["),
         "rich_help_panel": _PANELS.get(setting.name, "Training"),
         "show_default": str(setting.default),
     }

@@ -10,7 +10,6 @@ import functools
 import hashlib
 import os
 import re
-from dataclasses import dataclass
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
@@ -36,16 +35,14 @@ from selfexpress.report.words import number, seconds
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+_LESS = "less is better"
 # Name in the record, short name, what it says.
 _SCORES = {
     "accuracy": ("Accuracy", "samples in the right cluster, best matching"),
     "normalized_mutual_info": ("NMI", "mutual information, normalised"),
     "adjusted_rand": ("ARI", "agreement on pairs, beyond chance"),
-    "subspace_preserving_error": (
-        "SRE",
-        "coefficients on wrong classes; less is better",
-    ),
-    "graph_error": ("Wrong edges", "edge weight between classes; less is better"),
+    "subspace_preserving_error": ("SRE", f"coefficients on wrong classes; {_LESS}"),
+    "graph_error": ("Wrong edges", f"edge weight between classes; {_LESS}"),
     "connectivity": ("CONN", "connectivity of the weakest class"),
 }
 # Names in the history, title of the chart.
@@ -177,19 +174,11 @@ def _measures(run: Run) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class _Legend:
-    """Groups of points by one of their properties: name, colour, size."""
+def _legends(run: Run) -> list[dict[str, Any]]:
+    """Return groups of points by one of their properties: name, colour, size."""
 
-    mode: str
-    title: str
-    groups: list[tuple[str, str, int]]
-
-
-def _legends(run: Run) -> list[_Legend]:
-    def legend(mode: str, title: str, names: Any, colours: Any, counts: Any) -> _Legend:
-        groups = zip(map(str, names), colours, counts, strict=True)
-        return _Legend(mode, title, list(groups))
+    def legend(mode: str, title: str, *groups: Any) -> dict[str, Any]:
+        return {"mode": mode, "title": title, "groups": list(zip(*groups, strict=True))}
 
     k, n_classes = run.n_clusters, len(run.class_names)
     found = [legend("cluster", "Cluster", range(k), group_colours(k), run.sizes)]
@@ -215,7 +204,7 @@ def _margin_bytes(run: Run) -> Integers:
     return np.round(255 * np.clip(run.points.margins, 0, 1)).astype(np.uint8)
 
 
-def _map_data(run: Run, legends: list[_Legend]) -> dict[str, Any]:
+def _map_data(run: Run, legends: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what the script of the map draws."""
     index = run.points.index
     data: dict[str, Any] = {
@@ -223,7 +212,9 @@ def _map_data(run: Run, legends: list[_Legend]) -> dict[str, Any]:
         "index": base64_text(index.astype(np.uint32)),
         "labels": base64_text(run.labels[index].astype(np.uint16)),
         "margins": base64_text(_margin_bytes(run)),
-        "colours": {each.mode: [c for _, c, _ in each.groups] for each in legends},
+        "colours": {
+            each["mode"]: [c for _, c, _ in each["groups"]] for each in legends
+        },
         "class_names": list(run.class_names),
     }
     if run.has_truth:
@@ -273,23 +264,12 @@ def _majority(run: Run, cluster: int) -> str:
     return f", {share:.1%} of class {run.class_names[best]}"
 
 
-@dataclass(frozen=True)
-class _Member:
-    """A sample as a button: a picture's address, or the points of a line."""
-
-    sample: int
-    text: str
-    tag: str
-    is_odd: bool
-    picture: str = ""
-    line: str = ""
-
-
-def _members(run: Run, members: Integers) -> list[_Member]:
+def _members(run: Run, members: Integers) -> list[dict[str, Any]]:
     return [_member(run, int(sample)) for sample in members if sample >= 0]
 
 
-def _member(run: Run, sample: int) -> _Member:
+def _member(run: Run, sample: int) -> dict[str, Any]:
+    """Return a sample with a picture's address, or the points of a line."""
     gallery = run.gallery
     text, tag, is_odd = f"Sample {number(sample)}", number(sample), False
     if run.has_truth:
@@ -299,14 +279,15 @@ def _member(run: Run, sample: int) -> _Member:
         is_odd = true != int(run.confusion[run.labels[sample]].argmax())
     point = int(np.searchsorted(run.points.index, sample))
     text += f", margin {float(run.points.margins[point]):.2f}"
-    shown = {}
+    picture = line = ""
     if sample in gallery.sample_index:
         values = gallery.samples[np.searchsorted(gallery.sample_index, sample)]
         if gallery.has_pictures:
-            shown["picture"] = png_address(values)
+            picture = png_address(values)
         else:
-            shown["line"] = sparkline(values)
-    return _Member(sample, text, tag, is_odd, **shown)
+            line = sparkline(values)
+    member = {"sample": sample, "text": text, "tag": tag, "is_odd": is_odd}
+    return member | {"picture": picture, "line": line}
 
 
 def _confusion(run: Run) -> dict[str, Any]:

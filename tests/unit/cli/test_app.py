@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 import selfexpress
 from selfexpress import cli
@@ -67,7 +68,7 @@ def test_words_are_shown_as_they_are_typed(place, monkeypatch, capsys):
 
 def test_a_new_setting_is_an_option_without_further_work(monkeypatch):
     new = {
-        "refine": Setting("refine", "bool | str", "auto", "Refine |C|."),
+        "refine": Setting("refine", "bool | str", "auto", "Refine [bold]C."),
         "n_rounds": Setting("n_rounds", "int | None", 3, "Rounds; 0 for none."),
         "tol": Setting("tol", "float", 1e-4, "Where to stop."),
     }
@@ -85,6 +86,7 @@ def test_a_new_setting_is_an_option_without_further_work(monkeypatch):
     kept.clear()
     app(["n", "--refine", "auto"], standalone_mode=False)
     assert kept == {"refine": "auto"}
+    assert "Refine [bold]C." in CliRunner().invoke(app, ["--help"]).output
 
 
 def test_help_lines_come_from_the_documentation():

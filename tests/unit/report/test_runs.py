@@ -32,8 +32,7 @@ def data(model, seed):
 @pytest.fixture(scope="module")
 def whole_run(tmp_path_factory):
     """A run to be copied and damaged."""
-    folder = tmp_path_factory.mktemp("run")
-    model = fitted_model()
+    model, folder = fitted_model(), tmp_path_factory.mktemp("run")
     images = np.zeros((36, 4, 4), dtype=np.uint8)
     save_run(folder, model, X=images, truth=np.roll(model.labels_, 2))
     return folder
