@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -125,6 +126,36 @@ def test_blocks_are_no_larger_than_asked_for(block_size):
 def test_short_steps_are_worth_recording(algorithm, n_rows, block_size, expected):
     config = TrainConfig(algorithm=algorithm, block_size=block_size)
     assert is_worth_recording(config, n_rows) is expected
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+@pytest.mark.parametrize("algorithm", ["naive", "two_pass"])
+def test_a_step_from_tables_is_the_plain_one(algorithm, optimizer, monkeypatch):
+    """As on a GPU, but without a recording; another schedule comes on the way."""
+
+    def played(step):
+        return SimpleNamespace(replay=step._device_step)
+
+    monkeypatch.setattr(GraphedStep, "_recorded", played)
+    config = TrainConfig(
+        gamma=50.0, max_iter=600, batch_size=8, engine="fused",
+        algorithm=algorithm, optimizer=optimizer, schedule="adaptive",
+    )  # fmt: skip
+    found = []
+    for kind in (lambda plain: plain, GraphedStep):
+        network, source, _ = problem(0)
+        history = torch.zeros(config.max_iter, len(RECORDED))
+        plain = PlainStep(network, source, config, seed=0, history=history)
+        step = kind(plain)
+        # One table holds 256 steps; going back to an earlier step is a checkpoint's.
+        for number in (*range(300), *range(280, 290)):
+            step(number)
+        schedule = plain.schedule = plan(config, settled_at=290)
+        for number in range(290, schedule.n_steps):
+            step(number)
+        found.append((history, plain.parameters.values))
+    for recorded, expected in zip(found[1], found[0], strict=True):
+        torch.testing.assert_close(recorded, expected, rtol=1e-6, atol=1e-9)
 
 
 def gpu_config(**changes):
