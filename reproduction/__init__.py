@@ -1,5 +1,1 @@
-"""The paper's experiments: methods by name."""
-
-from reproduction.methods import METHODS, make_method
-
-__all__ = ["METHODS", "make_method"]
+"""The paper's tables and figures, and our measurements, on one runner."""

@@ -8,7 +8,6 @@ from itertools import zip_longest
 
 import numpy as np
 
-from reproduction.cells import Cell
 from reproduction.images import ImageCell, curve_size, senet_cell
 from reproduction.presets import (
     BATCH_SIZES,
@@ -18,7 +17,7 @@ from reproduction.presets import (
     preset_of,
 )
 from reproduction.published import ABLATION_DEPTH, ABLATION_THRESHOLD
-from reproduction.runner import Experiment, Results
+from reproduction.runner import Cell, Experiment, Results
 from reproduction.summary import (
     Figure,
     Panel,

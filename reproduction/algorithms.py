@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from reproduction.cells import Cell, Context, Outcome
 from reproduction.evaluation import make_senet, scores
 from reproduction.images import find_clusters
 from reproduction.inputs import image_rows
 from reproduction.meter import Meter
 from reproduction.presets import ALGORITHM_SIZES, ImagePreset, preset_of
-from reproduction.runner import Experiment, Results
+from reproduction.runner import Cell, Context, Experiment, Outcome, Results
 from reproduction.summary import (
     Figure,
     Line,

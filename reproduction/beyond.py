@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import NamedTuple
 
-from reproduction.cells import Cell
-from reproduction.presets import MNIST, Recipe, preset_of, quick_recipe
-from reproduction.runner import Experiment, Results
+from reproduction.presets import (
+    DEFAULTS,
+    MNIST,
+    ON_A_GPU,
+    RELATIVE_GAMMA,
+    Recipe,
+    preset_of,
+    quick_recipe,
+)
+from reproduction.runner import Cell, Experiment, Results
 from reproduction.study import (
     Changes,
     GapCell,
@@ -18,8 +25,6 @@ from reproduction.study import (
     in_words,
 )
 from reproduction.summary import Figure, Row, Summary, Table
-from selfexpress.estimators.senet import SENet
-from selfexpress.training.choices import RELATIVE_GAMMA, SIZES
 
 DATASETS = {
     "mnist": "MNIST",
@@ -35,7 +40,7 @@ _QUICK_ROWS = 300
 _QUICK: Changes = (("max_iter", 100), ("n_embedding", 128))
 
 
-_DEFAULTS = SENet().get_params() | asdict(SIZES["cuda"])
+_DEFAULTS = DEFAULTS | ON_A_GPU
 
 
 def _numbers(name: str, values: Sequence[int]) -> dict[str, Changes]:

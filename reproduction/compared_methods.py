@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from reproduction.cells import Cell, Context, Outcome, Record, stage
 from reproduction.evaluation import (
     fitted_clustering,
     label_scores,
@@ -16,6 +15,8 @@ from reproduction.evaluation import (
 from reproduction.inputs import image_rows
 from reproduction.methods import make_method
 from reproduction.presets import ImagePreset, preset_of
+from reproduction.record import Record
+from reproduction.runner import Cell, Context, Outcome, stage
 
 _ON_UNSCALED_ROWS = ("ssc-omp",)
 # Entries of SSC-OMP, where they are not ten.

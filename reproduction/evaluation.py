@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
-from reproduction.cells import stage
-from reproduction.presets import ImagePreset, Recipe
+from reproduction.presets import PAPER, ImagePreset, Recipe
+from reproduction.runner import stage
 from selfexpress import metrics
 from selfexpress.affinity.coefficients import embed_keys, sparse_coefficients
 from selfexpress.affinity.graph import build_affinity
@@ -54,6 +54,7 @@ def make_senet(
     """Return the estimator with a recipe's settings, to be trained on all its rows."""
     return SENet(
         n_clusters,
+        **PAPER,
         **asdict(recipe),
         n_train_samples=n_samples,
         n_cluster_samples=None,

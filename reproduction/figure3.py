@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from reproduction.cells import Cell
 from reproduction.compared_methods import ensc_cell
 from reproduction.evaluation import MOST_EDGES
 from reproduction.images import (
@@ -15,7 +14,7 @@ from reproduction.images import (
     train_sizes,
 )
 from reproduction.presets import IMAGES
-from reproduction.runner import Experiment, Results
+from reproduction.runner import Cell, Experiment, Results
 from reproduction.summary import (
     Figure,
     Panel,

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reproduction import presets
-from reproduction.cells import Cell, Context, Outcome, stage
 from reproduction.evaluation import (
     AtSteps,
     Clustering,
@@ -31,6 +30,7 @@ from reproduction.evaluation import (
 from reproduction.inputs import ImageRows, image_rows
 from reproduction.meter import Meter
 from reproduction.presets import ImagePreset, preset_of
+from reproduction.runner import Cell, Context, Outcome, stage
 from selfexpress.estimators.senet import SENet
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.training.callbacks import Callback

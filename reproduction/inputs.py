@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from reproduction.cells import Context
 from reproduction.presets import ImagePreset, Recipe
 from reproduction.record import ROOT
+from reproduction.runner import Context
 from selfexpress.datasets.loading import Dataset, load_dataset
 from selfexpress.errors import DataError, one_line
 from selfexpress.features.scattering import Scattering2D

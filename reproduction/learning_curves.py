@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from reproduction.cells import Cell
 from reproduction.images import ImageCell, curve_size, senet_cell
 from reproduction.presets import IMAGES
-from reproduction.runner import Experiment, Results
+from reproduction.runner import Cell, Experiment, Results
 from reproduction.summary import (
     Figure,
     Line,

@@ -7,7 +7,6 @@ scikit-learn's own, spectral clustering has its graph.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -17,12 +16,12 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.cluster import KMeans
 from sklearn.neighbors import kneighbors_graph
 
+from reproduction.presets import PAPER_METHODS
 from selfexpress.affinity.graph import symmetrized
 from selfexpress.config import require_choice
 from selfexpress.errors import ConfigError
 from selfexpress.estimators.ensc import EnSC
 from selfexpress.estimators.esc import ESC
-from selfexpress.estimators.senet import SENet
 from selfexpress.estimators.ssc_omp import SSCOMP
 from selfexpress.spectral.eigenvectors import laplacian_eigenvectors
 from selfexpress.spectral.k_means import k_means_labels
@@ -95,12 +94,11 @@ class NeighborSpectral(ClusterMixin, BaseEstimator):
 
 
 METHODS: dict[str, Callable[..., ClusterMixin]] = {
-    "k-means": partial(KMeans, n_init=10),
+    "k-means": KMeans,
     "spectral": NeighborSpectral,
     "ssc-omp": SSCOMP,
     "ensc": EnSC,
     "esc": ESC,
-    "senet": SENet,
 }
 
 
@@ -125,4 +123,6 @@ def make_method(
         If there is no such method.
     """
     require_choice("method", name, METHODS)
-    return METHODS[name](n_clusters=n_clusters, random_state=seed, **settings)
+    return METHODS[name](
+        n_clusters=n_clusters, random_state=seed, **(PAPER_METHODS[name] | settings)
+    )

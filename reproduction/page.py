@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from reproduction.catalogue import EXPERIMENTS
-from reproduction.cells import Record
-from reproduction.drawing import save_panels, save_pictures
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
+
+from reproduction.catalogue import PAPER
+from reproduction.record import Record
 from reproduction.runner import Experiment, Results
-from reproduction.summary import Plot, Summary, Table
-from reproduction.tables import markdown_table
-from selfexpress.cli.outputs import require_writable
+from reproduction.summary import Panel, Plot, Summary, Table
 from selfexpress.errors import DataError
+
+# Points a PNG's inch has; small files matter more than print.
+_DPI = 80
+_PANEL_SIZE = (3.6, 2.7)
+_PICTURE_SIZE = (2.2, 2.4)
 
 _INTRODUCTION = """\
 # Reproduction of the paper
@@ -62,7 +69,11 @@ figures of fewer than three seeds are not judged.
 
 def write_page(path: Path, results: Results) -> None:
     """Write the page, and its pictures into ``images`` beside it."""
-    require_writable(path, suffixes=(".md",))
+    if path.suffix != ".md" or not path.parent.is_dir():
+        raise DataError(
+            f"The page must be a .md file in a folder that exists, got {path}. Use for "
+            "example docs/reproduction.md."
+        )
     if not any(results.folder.glob("*.jsonl")):
         raise DataError(
             f"The folder {results.folder} must hold records to make a page of, but has "
@@ -70,7 +81,7 @@ def write_page(path: Path, results: Results) -> None:
         )
     images = path.parent / "images"
     parts = [_INTRODUCTION]
-    for experiment in EXPERIMENTS.values():
+    for experiment in PAPER.values():
         parts += _section(experiment, results, images)
     path.write_text("\n".join(parts))
 
@@ -127,12 +138,67 @@ def _range(values: Sequence[int] | Sequence[str]) -> str:
     return str(least) if least == most else f"{least} to {most}"
 
 
+def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown; columns of numbers are set right."""
+    rule = [
+        "---:" if all(is_number(row[place]) for row in rows) else "---"
+        for place in range(len(headings))
+    ]
+    return "\n".join(
+        f"| {' | '.join(entry.replace('|', chr(92) + '|') for entry in line)} |"
+        for line in (headings, rule, *rows)
+    )
+
+
+def is_number(entry: str) -> bool:
+    """Return whether an entry is a figure, or a place left empty for one."""
+    return not entry.strip("- ") or entry.lstrip("-[")[:1].isdigit()
+
+
 def draw(plot: Plot, folder: Path) -> Path:
-    """Draw a plot into a folder and return its file."""
+    """Draw a plot, or its pictures with captions, as a PNG; return its file."""
     folder.mkdir(exist_ok=True)
     file = folder / f"{plot.name}.png"
-    if plot.pictures:
-        save_pictures(file, plot.pictures, n_columns=plot.n_columns)
-    else:
-        save_panels(file, plot.panels, n_columns=plot.n_columns)
+    parts = plot.pictures or plot.panels
+    width, height = _PICTURE_SIZE if plot.pictures else _PANEL_SIZE
+    n_columns = max(1, min(plot.n_columns, len(parts)))
+    n_rows = max(1, -(-len(parts) // n_columns))
+    size = (width * n_columns, height * n_rows)
+    picture = Figure(figsize=size, layout="constrained")
+    grid = picture.subplots(n_rows, n_columns, squeeze=False).ravel()
+    for axes in grid[len(parts) :]:
+        axes.set_axis_off()
+    for axes, (caption, pixels) in zip(grid, plot.pictures, strict=False):
+        axes.imshow(pixels, cmap="magma", vmin=0, vmax=255, interpolation="nearest")
+        axes.set_title(caption, fontsize=8)
+        axes.set_axis_off()
+    for axes, panel in zip(grid, plot.panels, strict=False):
+        _draw_panel(axes, panel)
+    picture.savefig(file, dpi=_DPI)
     return file
+
+
+def _draw_panel(axes: Axes, panel: Panel) -> None:
+    for line in panel.lines:
+        x, y = np.asarray(line.x), np.asarray(line.y)
+        marker = "o" if len(x) <= 25 else None
+        (drawn,) = axes.plot(x, y, label=line.name, marker=marker, markersize=3)
+        if line.spread:
+            spread, color = np.asarray(line.spread), drawn.get_color()
+            axes.fill_between(x, y - spread, y + spread, color=color, alpha=0.2)
+    axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
+    axes.set_title(panel.title, fontsize=9)
+    if panel.log_x:
+        axes.set_xscale("log")
+        first, last = axes.get_xlim()
+        parts = (1, 2, 5) if last < 100 * first else (1,)
+        axes.xaxis.set_major_locator(LogLocator(subs=parts))
+        axes.xaxis.set_minor_locator(NullLocator())
+    else:
+        axes.locator_params(axis="x", nbins=4)
+    axes.xaxis.set_major_formatter("{x:,.12g}")
+    if panel.log_y:
+        axes.set_yscale("log")
+    if panel.lines:
+        axes.legend(fontsize=7, framealpha=0.5)  # what lies behind stays visible
+    axes.grid(alpha=0.3)

@@ -1,7 +1,6 @@
-"""What was run, on what, and what came out: the records of benchmarks and experiments.
+"""What was run, on what, and what came out: one line of JSON a run.
 
-A benchmark writes one JSON file a claim, an experiment one line of JSON a finished
-cell. Both carry everything needed to read a figure later: command, commit, hardware,
+A record carries everything needed to read a figure later: command, commit, hardware,
 versions, settings, seed and date.
 """
 
@@ -25,6 +24,8 @@ import torch
 
 from selfexpress.errors import DamagedFileWarning, DataError
 
+Record = dict[str, Any]
+
 PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "numba", "kymatio")
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,51 +47,42 @@ def provenance(device: torch.device | str = "cpu") -> dict[str, Any]:
 
 
 def write_record(
-    claim: str,
-    results: dict[str, Any],
-    config: dict[str, Any],
+    task: str,
+    metrics: dict[str, Any],
+    settings: dict[str, Any],
     *,
     seed: int,
-    folder: Path,
     device: torch.device | str = "cpu",
+    seconds: dict[str, float] | None = None,
+    folder: Path = RECORDS,
 ) -> Path:
-    """Write one benchmark's record and return its path.
+    """Add the record of one measurement to ``folder/<task>.jsonl``; return that file.
 
     Parameters
     ----------
-    claim : str
-        Name of the claim, the first part of the file's name.
-    results : dict
-        Figures measured, accuracy included. Dataclasses, NumPy scalars and arrays,
-        tensors and paths are written as plain JSON.
-    config : dict
+    task : str
+        What was measured.
+    metrics : dict
+        Figures, accuracy included. Dataclasses, NumPy scalars and arrays, tensors and
+        paths are written as plain JSON.
+    settings : dict
         Every setting that shaped the run.
     seed : int
-    folder : Path
     device : torch.device or str
-        What the claim was measured on; it names the hardware in the file's name.
-
-    Returns
-    -------
-    Path
-        ``folder/<claim>_<hardware>_<YYYYMMDD>.json``.
+        What it was measured on.
+    seconds : dict of str to float, optional
+        By stage.
+    folder : Path
     """
-    origin = provenance(device)
-    record = {
-        "claim": claim,
-        **origin,
-        "config": config,
-        "seed": seed,
-        "results": results,
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    day = origin["date"][:10].replace("-", "")
-    path = folder / f"{claim}_{hardware_slug(origin['hardware'])}_{day}.json"
-    path.write_text(json.dumps(record, indent=2, default=plain) + "\n")
+    path = folder / f"{task}.jsonl"
+    record = {"task": task, "seed": seed, "settings": settings, **provenance(device)}
+    append_record(
+        path, record | {"metrics": metrics, "seconds": seconds or {}, "warnings": []}
+    )
     return path
 
 
-def append_record(path: Path, record: dict[str, Any]) -> None:
+def append_record(path: Path, record: Record) -> None:
     """Add one line to a file of records, on the disk before this returns.
 
     A line cut short by a crash is closed first, so that it spoils no other.
@@ -107,8 +99,11 @@ def append_record(path: Path, record: dict[str, Any]) -> None:
         os.fsync(file.fileno())
 
 
-def read_records(path: Path) -> list[dict[str, Any]]:
+def read_records(path: Path) -> list[Record]:
     """Return the records of a file, oldest first; none if there is no file.
+
+    Before them come those that benchmarks wrote in a file each, until November 2026,
+    beside it: ``<task>_<hardware>_<YYYYMMDD>.json``, or ``<task>-<data set>_...``.
 
     Raises
     ------
@@ -120,10 +115,9 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     DamagedFileWarning
         If a line was cut short, as by a crash; it is left out.
     """
-    if not path.is_file():
-        return []
-    found = []
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+    found = _documents(path)
+    lines = path.read_bytes().splitlines() if path.is_file() else []
+    for number, line in enumerate(lines, start=1):
         if not line.strip(b" \t\0"):  # NUL is what a power cut may leave
             continue
         record = _parsed(line)
@@ -143,6 +137,19 @@ def read_records(path: Path) -> list[dict[str, Any]]:
                 f"{number} is not. Remove the line."
             )
     return found
+
+
+def _documents(path: Path) -> list[Record]:
+    """Return the records of single files beside ``path``, oldest first."""
+    found = []
+    for file in path.parent.glob(f"{path.stem}*_*.json"):
+        old = json.loads(file.read_text())
+        claim = old.pop("claim")
+        if claim == path.stem or claim.startswith(f"{path.stem}-"):
+            renamed = {"settings": old.pop("config"), "metrics": old.pop("results")}
+            empty: dict[str, Any] = {"seconds": {}, "warnings": []}
+            found.append({"task": claim, **old, **renamed, **empty})
+    return sorted(found, key=lambda record: record["date"])
 
 
 def peak_bytes(device: torch.device | str = "cpu") -> int:
@@ -168,14 +175,6 @@ def hardware(device: torch.device | str = "cpu") -> dict[str, Any]:
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "system": f"{platform.system()} {platform.machine()}",
     }
-
-
-def hardware_slug(machine: dict[str, Any]) -> str:
-    """Name the hardware for a file: ``h200`` or ``cpu2``."""
-    if machine["device"] != "cuda":
-        return f"cpu{machine['cores']}"
-    name = re.sub(r"nvidia|geforce|tesla", "", machine["name"].lower())
-    return re.sub(r"[^a-z0-9]+", "-", name).strip("-") or "gpu"
 
 
 def versions() -> dict[str, str]:
@@ -212,6 +211,12 @@ def command_line() -> str:
     return " ".join(["python", str(name), *words])
 
 
+def plain_copy(record: Record) -> Record:
+    """Return a record as it is read back from its file."""
+    copy: Record = json.loads(json.dumps(record, default=plain))
+    return copy
+
+
 def plain(value: object) -> object:
     """Turn what JSON does not know into what it does."""
     if is_dataclass(value) and not isinstance(value, type):
@@ -226,7 +231,7 @@ def plain(value: object) -> object:
     raise TypeError(f"cannot write {type(value).__name__} into a record")
 
 
-def _is_record(value: object) -> TypeGuard[dict[str, Any]]:
+def _is_record(value: object) -> TypeGuard[Record]:
     """Tell whether this has all that a reader relies on."""
     if not isinstance(value, dict):
         return False

@@ -1,39 +1,128 @@
-"""Run the cells of an experiment and keep every result at once.
+"""Run cells, one setting with one seed each, and keep every result at once.
 
-A cell is one setting with one seed. Its record is on the disk before the next cell
-starts, and a cell whose record is there is not run again: an interrupted run goes on
-where it stopped. Nothing here knows the paper.
+The record of a cell is on the disk before the next one starts, and a cell whose record
+is there is not run again: an interrupted run goes on where it stopped. Nothing here
+knows the paper.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import multiprocessing
 import os
 import re
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import (
+    MISSING,
+    asdict,
+    dataclass,
+    field,
+    fields,
+    is_dataclass,
+    replace,
+)
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from reproduction.cells import Cell, Context, Record, run_cell
-from reproduction.record import append_record, plain, read_records
-from reproduction.side_by_side import run_side_by_side
+import torch
+
+from reproduction.record import (
+    Record,
+    append_record,
+    plain,
+    plain_copy,
+    provenance,
+    read_records,
+)
 from reproduction.summary import Summary
-from selfexpress.errors import ConfigError, DataError
+from selfexpress.errors import ConfigError, DataError, SelfExpressError
 
 logger = logging.getLogger(__name__)
 
 
+@dataclass
+class Context:
+    """Where cells compute and keep what later cells can use again.
+
+    Attributes
+    ----------
+    device : torch.device
+    cache : Path
+        Folder of features computed from images.
+    memory : dict
+        What cells of one run share, such as the features read last.
+    """
+
+    device: torch.device
+    cache: Path
+    memory: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a cell found: plain numbers, lists and dicts of them; seconds by stage."""
+
+    metrics: dict[str, Any]
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell(ABC):
+    """One setting with one seed; subclasses add the settings as fields.
+
+    Cells with equal settings and seed are the same, whatever experiment lists them:
+    experiments share what they have in common.
+    """
+
+    # Names the file of records.
+    task: ClassVar[str]
+    # Whether a record makes a run unnecessary; benchmarks are measured anew.
+    is_kept: ClassVar[bool] = True
+    seed: int = 0
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether seconds are what it is run for, so that nothing may run beside it."""
+        return False
+
+    @abstractmethod
+    def run(self, context: Context) -> Outcome:
+        """Compute the outcome."""
+
+    @abstractmethod
+    def label(self) -> str:
+        """Say in a few ``name=value`` words which cell this is."""
+
+    def settings(self) -> dict[str, Any]:
+        """Return every setting but the seed, as plain JSON."""
+        values = {key: value for key, value in asdict(self).items() if key != "seed"}
+        return plain_copy(values)
+
+    def fits(self, record: Record) -> bool:
+        """Say whether a record of these settings was made as the cell is run today."""
+        return bool(record["task"] == self.task)
+
+    def selectable(self) -> dict[str, Any]:
+        """Return the settings that ``--only`` may name."""
+        return self.settings()
+
+
 @dataclass(frozen=True)
 class Experiment:
-    """A table or figure of the paper.
+    """A table or figure of the paper, or a benchmark.
 
     Attributes
     ----------
     name : str
-        As typed after ``selfexpress reproduce``.
+        As typed after ``python -m reproduction``.
     title : str
     cells : callable
         From whether to be quick to the cells of seed 0.
@@ -43,18 +132,12 @@ class Experiment:
 
     name: str
     title: str
-    cells: Callable[[bool], list[Cell]]
+    cells: Callable[[bool], Sequence[Cell]]
     summarize: Callable[[Results, bool], Summary]
 
 
 class Results:
-    """The records of a folder, found by a cell's settings.
-
-    Parameters
-    ----------
-    folder : Path
-        With one file of records for each task.
-    """
+    """The records of a folder, with one file for each task, by a cell's settings."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -71,8 +154,8 @@ class Results:
         return [by_seed[seed] for seed in sorted(by_seed)]
 
     def has(self, cell: Cell) -> bool:
-        """Return whether a cell has been run; one that failed is run again."""
-        return any(record["seed"] == cell.seed for record in self.of(cell))
+        """Return whether a cell need not be run; one that failed is run again."""
+        return cell.is_kept and any(r["seed"] == cell.seed for r in self.of(cell))
 
     def metric(self, cell: Cell, *path: str) -> tuple[float, ...]:
         """Return one figure of every seed, found by its path in the metrics.
@@ -94,39 +177,27 @@ class Results:
     def add(self, cell: Cell, record: Record) -> None:
         """Keep a record, on the disk and in memory."""
         self._load(cell)
-        append_record(self._path(cell.task), record)
-        self._remember(json.loads(json.dumps(record, default=plain)))
+        append_record(self.folder / f"{cell.task}.jsonl", record)
+        self._keep(plain_copy(record))
 
     def prepare(self) -> None:
-        """Make the folder ready for records.
-
-        Raises
-        ------
-        DataError
-            If it cannot be written to, which is better known before a cell is run.
-        """
+        """Make the folder ready for records, or refuse it before a cell is run."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            if not os.access(self.folder, os.W_OK):
+                raise PermissionError(13, "Permission denied")
         except OSError as error:
             raise DataError(
                 f"{self.folder} must be a folder that records can be written to, but "
-                f"cannot be made ({error.strerror}). Name another by --records."
+                f"is not ({error.strerror}). Name another by --records."
             ) from error
-        if not os.access(self.folder, os.W_OK):
-            raise DataError(
-                f"The folder {self.folder} must be writable for records, but is not. "
-                "Name another by --records."
-            )
-
-    def _path(self, task: str) -> Path:
-        return self.folder / f"{task}.jsonl"
 
     def _load(self, cell: Cell) -> None:
         if cell.task not in self._read:
             self._read.add(cell.task)
-            for record in read_records(self._path(cell.task)):
+            for record in read_records(self.folder / f"{cell.task}.jsonl"):
                 settings = completed(record["settings"], cell)
-                self._remember(record | {"settings": settings})
+                self._keep(record | {"settings": settings})
 
     def _runs(self, cell: Cell) -> list[Record]:
         """Return every record of a cell's settings, of all seeds, oldest first."""
@@ -134,7 +205,7 @@ class Results:
         found = self._by_key.get(_key(cell.task, cell.settings()), [])
         return [record for record in found if cell.fits(record)]
 
-    def _remember(self, record: Record) -> None:
+    def _keep(self, record: Record) -> None:
         key = _key(record["task"], record["settings"])
         self._by_key.setdefault(key, []).append(record)
 
@@ -142,22 +213,52 @@ class Results:
 def _value(record: Record, path: tuple[str, ...]) -> float | None:
     """Return the figure of a record at a path; None where it has none."""
     is_alone = record.get("n_jobs", 1) == 1
-    seconds = record["seconds"] if is_alone else {}
-    value: Any = {**record["metrics"], "seconds": seconds}
+    value: Any = {**record["metrics"], "seconds": record["seconds"] if is_alone else {}}
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
     return None if value is None else float(value)
 
 
+def _key(task: str, settings: Mapping[str, Any]) -> str:
+    return json.dumps([task, settings], sort_keys=True)
+
+
+def run_cell(cell: Cell, context: Context) -> Record:
+    """Run one cell and return its record; an error of ours is its result."""
+    record: Record = {
+        "task": cell.task,
+        "seed": cell.seed,
+        "settings": cell.settings(),
+        **provenance(context.device),
+    }
+    start = time.perf_counter()
+    seconds: dict[str, float] = {}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            outcome = cell.run(context)
+        except SelfExpressError as error:
+            record["error"] = str(error)
+        else:
+            record["metrics"], seconds = outcome.metrics, outcome.seconds
+    record["seconds"] = {**seconds, "cell": time.perf_counter() - start}
+    record["warnings"] = sorted({str(warning.message) for warning in caught})
+    return record
+
+
+@contextmanager
+def stage(seconds: dict[str, float], name: str) -> Iterator[None]:
+    """Add the seconds of a stage to ``seconds``, waiting for a GPU at its end."""
+    start = time.perf_counter()
+    yield
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    seconds[name] = seconds.get(name, 0.0) + time.perf_counter() - start
+
+
 @dataclass(frozen=True)
 class Progress:
-    """How far a run came.
-
-    Attributes
-    ----------
-    n_run, n_skipped, n_failed, n_left : int
-        Cells run now, found finished, ended by an error, and not reached in time.
-    """
+    """Cells run now, found finished, ended by an error, and not reached in time."""
 
     n_run: int
     n_skipped: int
@@ -189,11 +290,7 @@ def run_cells(
         Seconds; a cell that could end after it is left out, judged by its other seeds
         or, where they have no record, by the longest one so far.
     announce : callable
-        Told in a line about every cell.
-
-    Returns
-    -------
-    Progress
+        Called with a line about every cell.
     """
     results.prepare()
     wanted = list(dict.fromkeys(cells))
@@ -202,9 +299,7 @@ def run_cells(
     alone = [cell for cell in pending if n_jobs == 1 or cell.is_timed]
     together = [cell for cell in pending if cell not in alone]
     if together:
-        run_side_by_side(
-            together, context, n_jobs, may_start=run.may_start, keep=run.keep
-        )
+        _run_side_by_side(together, context, n_jobs, run)
     for cell in alone:
         if run.may_start(cell):
             run.keep(cell, run_cell(cell, context))
@@ -253,22 +348,83 @@ class _Run:
         self._longest = max(self._longest, record["seconds"]["cell"])
         self.n_run += 1
         self.n_failed += "error" in record
-        self._announce(_line(cell, record, self.n_run, self._n_pending))
+        end = f"failed: {record['error']}" if "error" in record else "done"
+        self._announce(
+            f"[{self.n_run}/{self._n_pending}] {cell.task} {cell.label()} "
+            f"seed={cell.seed} {record['seconds']['cell']:.1f} s {end}"
+        )
         for warning in record["warnings"]:
             if warning not in self._warned:
                 self._announce(f"warning: {warning}")
                 self._warned.add(warning)
 
 
+# Of a worker process; what its cells share stays with it.
+_context: Context
+
+
+def _run_side_by_side(
+    cells: Sequence[Cell], context: Context, n_jobs: int, run: _Run
+) -> None:
+    """Run cells in processes, each with a context of its own.
+
+    A GPU has room for several small trainings at once. Seconds of such cells are shared
+    and say little. When a cell fails, those beside it are kept as they end.
+    """
+    waiting = list(reversed(cells))
+    running: dict[Future[Record], Cell] = {}
+    failure: BaseException | None = None
+    with ProcessPoolExecutor(
+        n_jobs,
+        multiprocessing.get_context("spawn"),
+        _start_worker,
+        (Context(context.device, context.cache), n_jobs),
+    ) as pool:
+        while waiting or running:
+            while waiting and len(running) < n_jobs:
+                cell = waiting.pop()
+                if run.may_start(cell):
+                    running[pool.submit(_run_in_worker, cell, n_jobs)] = cell
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                cell, error = running.pop(future), future.exception()
+                if error is None:
+                    run.keep(cell, future.result())
+                else:
+                    failure = failure or error
+                    waiting.clear()
+    if isinstance(failure, BrokenProcessPool):
+        raise SelfExpressError(
+            "The processes that run cells should stay until the end, but one was "
+            "ended, perhaps for want of memory. Finished cells are kept; go on with "
+            "fewer --jobs."
+        ) from failure
+    if failure is not None:
+        raise failure
+
+
+def _start_worker(context: Context, n_jobs: int) -> None:
+    global _context
+    _context = context
+    torch.set_num_threads(max(1, torch.get_num_threads() // n_jobs))
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it is gone."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _run_in_worker(cell: Cell, n_jobs: int) -> Record:
+    return run_cell(cell, _context) | {"n_jobs": n_jobs}
+
+
 def completed(settings: Mapping[str, Any], like: Any) -> dict[str, Any]:
     """Return settings with defaults for what there was no choice of at their time.
 
-    Parameters
-    ----------
-    settings : mapping
-        Of a record.
-    like : dataclass instance
-        A cell of the same task; its values do not matter, only its fields.
+    ``like`` is a cell of the same task; its values do not matter, only its fields.
     """
     found = dict(settings)
     for each in fields(like):
@@ -290,39 +446,23 @@ def with_seeds(cells: Sequence[Cell], n_seeds: int) -> list[Cell]:
 def select(cells: Iterable[Cell], only: Sequence[str]) -> list[Cell]:
     """Return the cells whose settings have the values asked for.
 
-    Parameters
-    ----------
-    cells : iterable of Cell
-    only : sequence of str
-        Each ``name=value`` or ``name=value,value``. All must hold; a cell without such
-        a setting does not match.
+    Each of ``only`` is ``name=value`` or ``name=value,value``. All must hold; a cell
+    without such a setting does not match.
     """
     wanted = [_parse_condition(text) for text in only]
-    known = list(cells)
+    known = [(cell, _flat(cell)) for cell in cells]
     for name, _ in wanted:
-        if not any(name in _flat(cell) for cell in known):
-            names = sorted({key for cell in known for key in _flat(cell)})
+        names = sorted({key for _, settings in known for key in settings})
+        if name not in names:
             raise ConfigError(
                 f"--only must name a setting of the experiment, got {name!r}. Use one "
                 f"of {', '.join(names)}."
             )
     return [
         cell
-        for cell in known
-        if all(_has(_flat(cell), name, values) for name, values in wanted)
+        for cell, settings in known
+        if all(_has(settings, name, values) for name, values in wanted)
     ]
-
-
-def _key(task: str, settings: Mapping[str, Any]) -> str:
-    return json.dumps([task, settings], sort_keys=True)
-
-
-def _line(cell: Cell, record: Record, n_done: int, n_pending: int) -> str:
-    end = f"failed: {record['error']}" if "error" in record else "done"
-    return (
-        f"[{n_done}/{n_pending}] {cell.task} {cell.label()} seed={cell.seed} "
-        f"{record['seconds']['cell']:.1f} s {end}"
-    )
 
 
 def _flat(cell: Cell) -> dict[str, Any]:
@@ -347,11 +487,16 @@ def _is(value: Any, text: str) -> bool:
     """Say whether a text means a value: 200 is 200.0, and none is None."""
     if text.lower() == str(value).lower():
         return True
+    meant = parse_value(text)
+    return isinstance(meant, bool) == isinstance(value, bool) and bool(meant == value)
+
+
+def parse_value(text: str) -> Any:
+    """Return the value that a text means: JSON, or else itself."""
     try:
-        meant = json.loads(text)
+        return json.loads(text)
     except ValueError:
-        return False
-    return isinstance(meant, bool) == isinstance(value, bool) and meant == value
+        return text
 
 
 def _parse_condition(text: str) -> tuple[str, list[str]]:

@@ -11,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from reproduction.cells import Cell, Context, Outcome, stage
 from reproduction.evaluation import (
     express,
     graph_scores,
@@ -22,7 +21,8 @@ from reproduction.evaluation import (
 )
 from reproduction.images import find_clusters
 from reproduction.inputs import encoder_features, image_rows
-from reproduction.presets import ImagePreset, preset_of
+from reproduction.presets import DEFAULTS, ImagePreset, preset_of
+from reproduction.runner import Cell, Context, Outcome, stage
 from selfexpress.datasets.loading import Dataset, load_dataset
 from selfexpress.estimators.senet import SENet
 from selfexpress.features.scattering import Scattering2D
@@ -103,7 +103,9 @@ class StudyCell(Cell):
         self, context: Context, truth: NDArray[np.int64], **changes: Any
     ) -> SENet:
         n_clusters = len(np.unique(truth))
-        model = SENet(n_clusters, device=context.device, random_state=self.seed)
+        model = SENet(
+            n_clusters, **DEFAULTS, device=context.device, random_state=self.seed
+        )
         changed: SENet = model.set_params(**changes)
         return changed
 

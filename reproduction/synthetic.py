@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
-from reproduction.cells import Cell, Context, Outcome, stage
 from reproduction.evaluation import (
     AtSteps,
     cluster,
@@ -21,7 +20,8 @@ from reproduction.evaluation import (
     make_senet,
     objective_parts,
 )
-from reproduction.presets import Recipe
+from reproduction.presets import PAPER_METHODS, Recipe
+from reproduction.runner import Cell, Context, Outcome, stage
 from selfexpress import metrics
 from selfexpress.datasets.synthetic import make_subspaces
 from selfexpress.estimators.ensc import EnSC
@@ -209,11 +209,14 @@ class EquivalenceCell(Cell):
     def _exact(self, X: Array, context: Context) -> EnSC:
         return EnSC(
             N_SUBSPACES,
-            gamma=self.recipe.gamma,
-            l1_ratio=self.recipe.l1_ratio,
-            tol=self.tol,
-            precision="float64",
-            affinity="symmetric",
+            **PAPER_METHODS["ensc"]
+            | {
+                "gamma": self.recipe.gamma,
+                "l1_ratio": self.recipe.l1_ratio,
+                "tol": self.tol,
+                "precision": "float64",
+                "affinity": "symmetric",
+            },
             device=context.device,
             random_state=self.seed,
         ).fit(X)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from reproduction.cells import Cell
 from reproduction.presets import (
     POINTS_PER_SUBSPACE,
     SYNTHETIC,
     quick_recipe,
 )
 from reproduction.published import TABLE_1, TABLE_1_METRICS, TABLE_1_SLIPS
-from reproduction.runner import Experiment, Results
+from reproduction.runner import Cell, Experiment, Results
 from reproduction.summary import Figure, Row, Summary, Table, least_to_most
 from reproduction.synthetic import N_SUBSPACES, EquivalenceCell
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from reproduction.cells import Cell
 from reproduction.compared_methods import MethodCell, ensc_cell
 from reproduction.images import senet_cells
 from reproduction.presets import IMAGES
 from reproduction.published import TABLE_2
-from reproduction.runner import Experiment, Results
+from reproduction.runner import Cell, Experiment, Results
 from reproduction.summary import Figure, Summary, Table
 
 DATASETS = ("mnist", "fashion-mnist")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from reproduction.cells import Cell, Record
 from reproduction.compared_methods import MethodCell
 from reproduction.images import (
     curve_size,
@@ -15,7 +14,8 @@ from reproduction.images import (
 )
 from reproduction.presets import IMAGES, preset_of
 from reproduction.published import TABLE_3, TABLE_3_QUOTED, Scores
-from reproduction.runner import Experiment, Results
+from reproduction.record import Record
+from reproduction.runner import Cell, Experiment, Results
 from reproduction.summary import Figure, Summary, Table, least_to_most
 from selfexpress.datasets.loading import locate
 from selfexpress.errors import DataError

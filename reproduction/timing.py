@@ -1,15 +1,7 @@
-"""Timing shared by every benchmark, and where their records go.
-
-A record is one JSON file, ``benchmarks/records/<claim>_<hardware>_<YYYYMMDD>.json``;
-`reproduction.record` says what is in it.
-
-Run a benchmark as ``selfexpress bench <claim>``, or ``python`` with its file; it
-imports this module from its own folder.
-"""
+"""Seconds and memory of functions, measured side by side."""
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,24 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from reproduction import record
-from reproduction.record import RECORDS, ROOT, commit, hardware, peak_bytes, versions
-
-__all__ = [
-    "RECORDS",
-    "ROOT",
-    "Timing",
-    "alternately",
-    "commit",
-    "hardware",
-    "peak_bytes",
-    "timed",
-    "versions",
-    "write_record",
-]
-
-
-write_record = functools.partial(record.write_record, folder=RECORDS)
+from reproduction.record import peak_bytes
 
 
 @dataclass(frozen=True)
@@ -66,9 +41,8 @@ def timed(
     device: torch.device | str = "cpu",
 ) -> Timing:
     """Time ``function`` after ``warmup`` untimed calls, waiting for the device."""
-    return alternately({"only": function}, repeats, warmup=warmup, device=device)[
-        "only"
-    ]
+    only = {"only": function}
+    return alternately(only, repeats, warmup=warmup, device=device)["only"]
 
 
 def alternately(
@@ -88,28 +62,19 @@ def alternately(
     seconds: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(repeats):
         for name, function in functions.items():
-            seconds[name].append(_once(function, device))
+            synchronize(device)
+            start = time.perf_counter()
+            function()
+            synchronize(device)
+            seconds[name].append(time.perf_counter() - start)
     peak = peak_bytes(device)
-    return {name: _timing(values, peak) for name, values in seconds.items()}
+    return {
+        name: Timing(float(np.median(each)), max(each) - min(each), tuple(each), peak)
+        for name, each in seconds.items()
+    }
 
 
-def _once(function: Callable[[], object], device: torch.device) -> float:
-    _synchronize(device)
-    start = time.perf_counter()
-    function()
-    _synchronize(device)
-    return time.perf_counter() - start
-
-
-def _timing(seconds: list[float], peak: int) -> Timing:
-    return Timing(
-        median=float(np.median(seconds)),
-        spread=max(seconds) - min(seconds),
-        seconds=tuple(seconds),
-        peak_bytes=peak,
-    )
-
-
-def _synchronize(device: torch.device) -> None:
+def synchronize(device: torch.device) -> None:
+    """Wait for a GPU to be done."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from reproduction import inputs
-from reproduction.cells import Context
 from reproduction.inputs import ImageRows
 from reproduction.presets import ImagePreset, Recipe
+from reproduction.runner import Context
 from selfexpress.datasets.synthetic import make_subspaces
 
 SMALL = Recipe(

@@ -1,18 +1,20 @@
-"""Rows on disk to labels on disk: time grows linearly with the rows, memory does not.
+"""What large data cost: whole fits from disk to disk, single rows, and a model of both.
 
-Rows of 128 numbers on ten random subspaces of dimension 6, in random order, are written
-to a Parquet file (or a ``.npy`` file) in blocks. A process of its own then opens the
-file, fits ``SENet`` and writes the labels; its time, its largest resident size and the
-accuracy are recorded for each number of rows.
+``large-data``: rows of 128 numbers on ten random subspaces of dimension 6, in random
+order, are written to a file in blocks. A process of its own then opens the file, fits
+``SENet`` and writes the labels; its time, its largest resident size and the accuracy
+are recorded for each number of rows.
 
-    python benchmarks/bench_large_data.py                           to 1,000,000 rows
-    python benchmarks/bench_large_data.py --sizes 10000000 --device cuda --format npy
-    python benchmarks/bench_large_data.py --quick
+``streaming``: the stages of ``SENet.predict``, one by one, for several numbers of
+references; on a CPU in seconds of one processor, so that other work on the machine does
+not count. A line fitted to them is the cost model of ``docs/large-data.md``, which
+``cost-model`` holds against the fits that were measured and extends to others.
+
+``linear-time``: labels by graphs of random samples against those by all pairs.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -20,203 +22,311 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
 from numpy.typing import NDArray
 
-from reproduction import timing as record
+from reproduction.benchmark import benchmark
+from reproduction.presets import DEFAULTS
+from reproduction.record import RECORDS, read_records
+from reproduction.runner import Context
+from reproduction.study import Preparation, StudyCell, study_rows
+from reproduction.timing import synchronize
+from selfexpress import SENet, open_rows
+from selfexpress.affinity.assignment import References, cluster_weights
+from selfexpress.affinity.coefficients import embed_keys, largest_coefficients
+from selfexpress.config import NetworkConfig
+from selfexpress.errors import ConfigError
+from selfexpress.files.arrays import write_labels
+from selfexpress.metrics import adjusted_rand, clustering_accuracy
+from selfexpress.network import SelfExpressiveNetwork
+from selfexpress.ops.self_expression import unit_rows
+from selfexpress.rows.sources import ArraySource
 
 N_SUBSPACES, DIMENSION, N_FEATURES = 10, 6, 128
+WIDTH, N_NONZERO = 512, 30
 _BLOCK_ROWS = 65_536
 
 
-def main() -> None:
-    arguments = parse_arguments()
-    if arguments.inside is not None:
-        print(json.dumps(fit_file(arguments)))
-        return
-    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-        runs = [measured(size, Path(folder), arguments) for size in arguments.sizes]
-    results: dict[str, Any] = {"runs": runs, "load_average": os.getloadavg()}
-    if len(runs) > 1:
-        results["slopes"] = slopes(runs)
-        print(results["slopes"])
-    if not arguments.quick:
-        print(
-            record.write_record(
-                arguments.claim,
-                results,
-                {**vars(arguments), "folder": None},
-                seed=arguments.seed,
-                device=arguments.device,
-            )
-        )
+@benchmark(
+    "Rows on disk to labels on disk: time linear in the rows, memory flat",
+    quick={"sizes": (2000, 8000), "max_iter": 100, "n_references": 1000},
+)
+def large_data(
+    context: Context,
+    seed: int,
+    *,
+    sizes: Sequence[int] = (10_000, 100_000, 1_000_000),
+    suffix: str = ".parquet",
+    max_iter: int | str = "auto",
+    n_references: int = 10_000,
+) -> dict[str, Any]:
+    """Label files of several sizes, and say how time and memory grow."""
+    settings = {
+        "max_iter": max_iter,
+        "n_references": n_references,
+        # Sampled beyond the smallest size, so that all sizes are labelled in one way.
+        "n_cluster_samples": n_references,
+        "device": str(context.device),
+        "random_state": seed,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"rows{suffix}"
+        runs = [measured(path, size, settings) for size in sizes]
+    found: dict[str, Any] = {"runs": runs, "load_average": os.getloadavg()}
+    size = np.log(sizes)
+    for name in ("seconds", "processor_seconds", "peak_resident_bytes"):
+        # On log axes, from each size to the next.
+        slope = np.diff(np.log([run[name] for run in runs])) / np.diff(size)
+        found[f"slopes of {name}"] = slope
+    return found
 
 
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--sizes", nargs="+", type=int, default=[10_000, 100_000, 1_000_000]
-    )
-    parser.add_argument("--format", choices=["parquet", "npy"], default="parquet")
-    parser.add_argument("--max-iter", type=int, help="that of SENet unless given")
-    parser.add_argument("--n-references", type=int, default=10_000)
-    parser.add_argument("--folder", type=Path, help="where to write the rows")
-    parser.add_argument("--claim", default="large-data")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--quick", action="store_true")
-    arguments = parser.parse_args()
-    if arguments.quick:
-        arguments.sizes, arguments.max_iter = [2000, 8000], 100
-        arguments.n_references = 1000
-    return arguments
-
-
-def measured(size: int, folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
+def measured(path: Path, size: int, settings: dict[str, Any]) -> dict[str, Any]:
     """Write rows, label them in a process of its own, and look at the result."""
-    path = folder / f"rows.{arguments.format}"
+    truth = write_rows(path, size, seed=settings["random_state"])
+    code = f"from {__name__} import fit_file; fit_file({str(path)!r}, {settings!r})"
+    paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
     start = time.perf_counter()
-    truth = write_rows(path, size, seed=arguments.seed)
-    print(f"{size} rows written in {time.perf_counter() - start:.1f} s", flush=True)
-    # Sampled beyond the smallest size, so that all sizes are labelled in one way.
-    words = [
-        *(sys.executable, __file__, "--inside", path),
-        *("--sizes", size),
-        *(("--max-iter", arguments.max_iter) if arguments.max_iter else ()),
-        *("--n-references", arguments.n_references),
-        *("--seed", arguments.seed, "--device", arguments.device),
-    ]
-    start = time.perf_counter()
-    process = subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    told = json.loads(process.stdout.read())
+    process = subprocess.Popen([sys.executable, "-c", code], env=os.environ | paths)
     _, status, usage = os.wait4(process.pid, 0)
     seconds = time.perf_counter() - start
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        raise SystemExit(f"the fit of {size} rows failed")
-    labels = np.load(folder / "labels.npy", mmap_mode="r")
-    from selfexpress.metrics import clustering_accuracy
-
-    result = {
+        raise ConfigError(f"The fit of {size} rows must end, but failed. See above.")
+    labels = np.load(path.with_name("labels.npy"))
+    return {
         "n_samples": size,
         "bytes_on_disk": path.stat().st_size,
         "seconds": seconds,
         "processor_seconds": usage.ru_utime + usage.ru_stime,
-        "accuracy": clustering_accuracy(np.asarray(labels), truth),
-        **told,
+        "accuracy": clustering_accuracy(labels, truth),
+        **json.loads(path.with_name("found.json").read_text()),
     }
-    print(result, flush=True)
-    path.unlink()
-    return result
 
 
-def fit_file(arguments: argparse.Namespace) -> dict[str, Any]:
+def fit_file(file: str, settings: dict[str, Any]) -> None:
     """Label the rows of a file; runs in a process of its own."""
-    import torch
-
-    from selfexpress import SENet
-    from selfexpress.files.arrays import write_labels
-    from selfexpress.rows.opening import open_rows
-
-    start = time.perf_counter()
-    model = SENet(
-        N_SUBSPACES,
-        max_iter=arguments.max_iter or "auto",
-        n_references=arguments.n_references,
-        n_cluster_samples=arguments.n_references,
-        device=arguments.device,
-        random_state=arguments.seed,
-    ).fit(open_rows(arguments.inside))
-    write_labels(arguments.inside.with_name("labels.npy"), model.labels_)
-    is_cuda = arguments.device == "cuda"
-    return {
+    start, path = time.perf_counter(), Path(file)
+    model = SENet(N_SUBSPACES, **DEFAULTS | settings).fit(open_rows(path))
+    write_labels(path.with_name("labels.npy"), model.labels_)
+    # Not by ``getrusage``, whose figure is never below that of the parent.
+    status = Path("/proc/self/status").read_text()
+    found = re.search(r"VmHWM:\s*(\d+) kB", status)
+    is_cuda = settings["device"].startswith("cuda")
+    facts = {
         "stages": model.timings_,
         "seconds_without_imports": time.perf_counter() - start,
         "n_clustered": len(model.sample_indices_),
-        "peak_resident_bytes": peak_resident_bytes(),
+        "peak_resident_bytes": 1024 * int(found.group(1)) if found else None,
         "peak_device_bytes": torch.cuda.max_memory_allocated() if is_cuda else None,
     }
-
-
-def peak_resident_bytes() -> int:
-    """Return the largest resident size of this process.
-
-    Not that of ``getrusage``: it never falls below the size of the process that this
-    one was started from.
-    """
-    status = Path("/proc/self/status").read_text()
-    found = re.search(r"VmHWM:\s*(\d+) kB", status)
-    assert found is not None
-    return 1024 * int(found.group(1))
+    path.with_name("found.json").write_text(json.dumps(facts))
 
 
 def write_rows(path: Path, size: int, *, seed: int) -> NDArray[np.int64]:
     """Write rows on random subspaces in blocks; return the subspace of each."""
     generator = np.random.default_rng(seed)
-    bases = np.linalg.qr(
-        generator.standard_normal((N_SUBSPACES, N_FEATURES, DIMENSION))
-    )[0].astype(np.float32)  # (subspaces, features, dimension)
+    shape = (N_SUBSPACES, N_FEATURES, DIMENSION)
+    bases = np.linalg.qr(generator.standard_normal(shape))[0].astype(np.float32)
     truth = generator.integers(0, N_SUBSPACES, size)
-    blocks = (
-        _points(bases, truth[start : start + _BLOCK_ROWS], generator)
-        for start in range(0, size, _BLOCK_ROWS)
-    )
+
+    def blocks() -> Iterator[tuple[int, NDArray[np.float32]]]:
+        for start in range(0, size, _BLOCK_ROWS):
+            chosen = truth[start : start + _BLOCK_ROWS]
+            weights = generator.standard_normal((len(chosen), DIMENSION), np.float32)
+            rows = np.empty((len(chosen), N_FEATURES), np.float32)
+            for number, basis in enumerate(bases):
+                is_here = chosen == number
+                rows[is_here] = weights[is_here] @ basis.T
+            yield start, rows
+
     if path.suffix == ".parquet":
-        _write_parquet(path, blocks)
+        schema = pa.schema([("features", pa.list_(pa.float32(), N_FEATURES))])
+        with pq.ParquetWriter(path, schema) as writer:
+            for _, rows in blocks():
+                lists = pa.FixedSizeListArray.from_arrays(rows.reshape(-1), N_FEATURES)
+                writer.write_table(pa.table({"features": lists}, schema=schema))
     else:
-        _write_npy(path, blocks, size)
+        table = np.lib.format.open_memmap(
+            path, mode="w+", dtype=np.float32, shape=(size, N_FEATURES)
+        )
+        for start, rows in blocks():
+            table[start : start + len(rows)] = rows
+        table.flush()
     return truth
 
 
-def _points(
-    bases: NDArray[np.float32],
-    subspaces: NDArray[np.int64],
-    generator: np.random.Generator,
-) -> NDArray[np.float32]:
-    weights = generator.standard_normal((len(subspaces), DIMENSION), dtype=np.float32)
-    rows = np.empty((len(subspaces), N_FEATURES), dtype=np.float32)
-    for number, basis in enumerate(bases):
-        is_here = subspaces == number
-        rows[is_here] = weights[is_here] @ basis.T
-    return rows
+@benchmark(
+    "What a row costs: embedding it, expressing it, assigning it",
+    quick={"rows": 1000, "references": (500, 1000), "repeats": 1},
+)
+@torch.inference_mode()
+def streaming(
+    context: Context,
+    seed: int,
+    *,
+    rows: int = 8192,
+    references: Sequence[int] = (2000, 5000, 10_000, 20_000),
+    repeats: int = 3,
+) -> dict[str, Any]:
+    """Time the stages for each number of references, and fit a line to their sums."""
+    device = context.device
+    n_threads = torch.get_num_threads()
+    if device.type == "cpu":
+        torch.set_num_threads(1)
+    generator = torch.Generator().manual_seed(seed)
+    config = NetworkConfig((WIDTH, WIDTH), WIDTH)
+    network = SelfExpressiveNetwork(N_FEATURES, config, generator=generator).to(device)
 
+    def points(n_rows: int) -> ArraySource:
+        drawn = torch.randn(n_rows, N_FEATURES, generator=generator)
+        return ArraySource(unit_rows(drawn).to(device), device=device)
 
-def _write_parquet(path: Path, blocks: Iterator[NDArray[np.float32]]) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    def clock(function: Callable[[], object]) -> float:
+        """Return the least seconds a row of some calls."""
+        now = time.process_time if device.type == "cpu" else time.perf_counter
+        function()
+        seconds = []
+        for _ in range(repeats):
+            synchronize(device)
+            start = now()
+            function()
+            synchronize(device)
+            seconds.append(now() - start)
+        return min(seconds) / rows
 
-    schema = pa.schema([("features", pa.list_(pa.float32(), N_FEATURES))])
-    with pq.ParquetWriter(path, schema) as writer:
-        for block in blocks:
-            column = pa.FixedSizeListArray.from_arrays(block.reshape(-1), N_FEATURES)
-            writer.write_table(pa.table({"features": column}, schema=schema))
-
-
-def _write_npy(path: Path, blocks: Iterator[NDArray[np.float32]], size: int) -> None:
-    rows = np.lib.format.open_memmap(
-        path, mode="w+", dtype=np.float32, shape=(size, N_FEATURES)
-    )
-    done = 0
-    for block in blocks:
-        rows[done : done + len(block)] = block
-        done += len(block)
-    rows.flush()
-
-
-def slopes(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the slopes on log axes from each size to the next."""
-    size = np.log([run["n_samples"] for run in runs])
+    source, stages = points(rows), []
+    (block,) = source.blocks(rows)
+    tower = clock(lambda: network.query_tower(block.rows))
+    for n_references in references:
+        keys = embed_keys(network, points(n_references), block_size=8192)
+        known = References(keys, np.arange(n_references) % 10, 10)
+        express = partial(
+            largest_coefficients,
+            *(network, source, keys),
+            n_nonzero=N_NONZERO,
+            exclude_self=False,
+        )
+        seconds = {
+            "query_tower": tower,
+            "coefficients": clock(express) - tower,
+            "naming": clock(partial(cluster_weights, express(), known)),
+        }
+        both = {**seconds, "all": sum(seconds.values())}
+        stages.append({"n_references": n_references, "seconds_per_row": both})
+    torch.set_num_threads(n_threads)
+    all_seconds = [stage["seconds_per_row"]["all"] for stage in stages]
+    slope, constant = np.polyfit(references, all_seconds, 1)
     return {
-        name: np.diff(np.log([run[name] for run in runs])) / np.diff(size)
-        for name in ("seconds", "processor_seconds", "peak_resident_bytes")
+        "stages": stages,
+        "model": {"constant": constant, "per_reference": slope},
     }
 
 
-if __name__ == "__main__":
-    main()
+@benchmark(
+    "What the measured costs of a row predict for more rows and more processes",
+    quick={},
+)
+def cost_model(
+    context: Context,  # noqa: ARG001
+    seed: int,  # noqa: ARG001
+    *,
+    hardware: str = "H200",
+    rows: int = 1_000_000_000,
+    processes: int = 64,
+    disk: float = 1e9,
+) -> dict[str, Any]:
+    """Extend the records of ``streaming`` and ``large-data`` of one hardware.
+
+    Without the former, a row costs what it did in the largest fit. ``disk`` is in bytes
+    a second and process.
+    """
+    fits = newest("large-data", hardware)
+    if fits is None:
+        raise ConfigError(
+            f"hardware must be that of a record of large-data, got {hardware!r}. Run "
+            "large-data there, or use H200 or 2 cores."
+        )
+    runs, costs = fits["runs"], newest("streaming", hardware)
+    last = runs[-1]
+    per_row = last["stages"]["prediction"] / last["n_samples"]
+    if costs is not None:
+        line = costs["model"]
+        per_row = line["constant"] + line["per_reference"] * last["n_clustered"]
+    # Training, the graph of the sample and its labels do not grow with the rows.
+    fixed = max(
+        sum(s for name, s in run["stages"].items() if name != "prediction")
+        for run in runs
+    )
+    own_rows = rows / processes
+    reading = own_rows * last["bytes_on_disk"] / last["n_samples"] / disk
+    return {
+        "microseconds_a_row": 1e6 * per_row,
+        "seconds_not_growing": fixed,
+        "fits": [
+            {
+                "n_samples": run["n_samples"],
+                "seconds_of_assigning": run["stages"].get("prediction", 0),
+                "seconds_by_the_model": run["n_samples"] * per_row,
+            }
+            for run in runs
+        ],
+        "seconds_of_assigning": own_rows * per_row,
+        "seconds_of_reading": reading,
+        "seconds": fixed + max(own_rows * per_row, reading),
+    }
+
+
+def newest(task: str, hardware: str) -> dict[str, Any] | None:
+    """Return the metrics of a benchmark's newest record on some hardware."""
+    found = [
+        record["metrics"]
+        for record in read_records(RECORDS / f"{task}.jsonl")
+        if hardware in record["hardware"]["name"] and "metrics" in record
+    ]
+    return found[-1] if found else None
+
+
+@benchmark(
+    "Labels by a graph of a sample agree with those of all pairs (ARI at least 0.97)",
+    quick={"n_samples": 2000, "sizes": (500, 1000), "max_iter": 200},
+)
+def linear_time(
+    context: Context,
+    seed: int,
+    *,
+    sizes: Sequence[int] = (10_000, 20_000, 40_000),
+    n_samples: int = 70_000,
+    max_iter: int | str = "auto",
+) -> dict[str, Any]:
+    """Cluster MNIST by all pairs, and by samples of several sizes."""
+    cell = StudyCell(
+        dataset="mnist", preparation=Preparation(n_components=250), n_rows=n_samples
+    )
+    rows, truth = study_rows(cell, context)
+
+    def fit(n_rows: int | None) -> SENet:
+        settings = DEFAULTS | {"n_cluster_samples": n_rows, "max_iter": max_iter}
+        model = SENet(10, **settings, device=context.device, random_state=seed)
+        fitted: SENet = model.fit(rows)
+        return fitted
+
+    def scores(model: SENet) -> dict[str, Any]:
+        accuracy = clustering_accuracy(model.labels_, truth)
+        return {"accuracy": accuracy, "seconds": model.timings_}
+
+    exact, samples = fit(None), []
+    for size in sizes:
+        model = fit(size)
+        agreement = adjusted_rand(model.labels_, exact.labels_)
+        found = {"n_cluster_samples": size, "agreement_with_all_pairs": agreement}
+        samples.append(found | scores(model))
+    return {"n_samples": len(rows), "all_pairs": scores(exact), "samples": samples}

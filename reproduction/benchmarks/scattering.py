@@ -4,116 +4,98 @@
 both libraries take turns in one process, kymatio at the best of several batch sizes and
 on images resized beforehand. On a GPU, where kymatio need not be there, 70,000 images
 must take at most a second, images and coefficients staying on the device.
-
-    python benchmarks/bench_scattering.py
-    python benchmarks/bench_scattering.py --quick              under a minute
-    python benchmarks/bench_scattering.py --device cuda --images 70000
 """
 
 from __future__ import annotations
 
-import argparse
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from reproduction import timing as record
+from reproduction.benchmark import benchmark
+from reproduction.runner import Context
+from reproduction.timing import alternately, timed
 from selfexpress.features.resize import resize_bilinear
 from selfexpress.features.scattering import Scattering2D
 
-# Shape, J and L of the comparisons with kymatio: square, odd, non-square.
-CASES = [((32, 32), 3, 8), ((28, 28), 2, 6), ((33, 21), 2, 4), ((64, 50), 4, 2)]
 BATCHES = (64, 256, 512)  # of kymatio
 SPEEDUP = 5.0
 SECONDS = 1.0
 
 
-def main() -> None:
-    arguments = parse_arguments()
-    generator = torch.Generator().manual_seed(arguments.seed)
-    images = torch.randint(
-        256, (arguments.images, 28, 28), generator=generator, dtype=torch.uint8
+@benchmark(
+    "Scattering2D equals kymatio and is five times as fast",
+    quick={"images": 256, "repeats": 3},
+)
+def scattering(
+    context: Context,
+    seed: int,
+    *,
+    images: int | None = None,
+    repeats: int = 5,
+) -> dict[str, Any]:
+    """Time images of noise: 70,000 on a GPU, 1,024 on a processor."""
+    is_gpu = context.device.type == "cuda"
+    generator = torch.Generator().manual_seed(seed)
+    n_images = images or (70_000 if is_gpu else 1024)
+    pixels = torch.randint(
+        256, (n_images, 28, 28), generator=generator, dtype=torch.uint8
     )
-    is_gpu = torch.device(arguments.device).type == "cuda"
-    results = time_gpu(images, arguments) if is_gpu else time_cpu(images, arguments)
-    results["max_abs_error"] = compare(arguments) if has_kymatio() else None
-    print({key: value for key, value in results.items() if key != "batch_sizes"})
-    if not arguments.quick:
-        path = record.write_record(
-            "scattering",
-            results,
-            vars(arguments),
-            seed=arguments.seed,
-            device=arguments.device,
-        )
-        print(path)
+    measure = on_a_gpu if is_gpu else beside_kymatio
+    return measure(pixels, context, repeats)
 
 
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--images", type=int, help="70,000 on a GPU, otherwise 1,024")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--threads", type=int, help="threads of torch on a processor")
-    parser.add_argument("--batch-size", type=int, help="the transformer's; automatic")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--quick", action="store_true", help="few images, no record")
-    arguments = parser.parse_args()
-    is_gpu = torch.device(arguments.device).type == "cuda"
-    if arguments.images is None:
-        arguments.images = 70_000 if is_gpu else 1_024
-    if arguments.quick:
-        arguments.images = min(arguments.images, 7_000 if is_gpu else 256)
-        arguments.repeats = 3
-    if arguments.threads is not None:
-        torch.set_num_threads(arguments.threads)
-    arguments.threads = torch.get_num_threads()
-    return arguments
-
-
-def time_gpu(images: torch.Tensor, arguments: argparse.Namespace) -> dict[str, object]:
-    transformer = Scattering2D(resize=32, batch_size=arguments.batch_size).fit(images)
-    on_device = images.to(arguments.device)
-    timing = record.timed(
+def on_a_gpu(images: Tensor, context: Context, repeats: int) -> dict[str, Any]:
+    """Time all images, and compare some with those of the processor."""
+    transformer = Scattering2D(resize=32).fit(images)
+    on_device = images.to(context.device)
+    timing = timed(
         lambda: transformer.transform(on_device),
-        arguments.repeats,
+        repeats,
         warmup=2,
-        device=arguments.device,
+        device=context.device,
     )
-    sample = transformer.transform(images[:100])
-    error = transformer.transform(on_device[:100]).cpu() - sample
+    error = transformer.transform(on_device[:100]).cpu() - transformer.transform(
+        images[:100]
+    )
+    seconds = 70_000 * timing.median / len(images)
     return {
         "selfexpress": timing,
         "images_per_second": len(images) / timing.median,
-        "seconds_for_70000": 70_000 * timing.median / len(images),
+        "seconds_for_70000": seconds,
         "max_abs_difference_to_cpu": float(error.abs().max()),
-        "holds": 70_000 * timing.median / len(images) <= SECONDS,
+        "holds": seconds <= SECONDS,
     }
 
 
-def time_cpu(images: torch.Tensor, arguments: argparse.Namespace) -> dict[str, object]:
+def beside_kymatio(images: Tensor, _: Context, repeats: int) -> dict[str, Any]:
+    """Time both libraries in turns, and compare what they find."""
     from kymatio.scattering2d.frontend.torch_frontend import ScatteringTorch2D
 
-    transformer = Scattering2D(resize=32, batch_size=arguments.batch_size).fit(images)
+    transformer = Scattering2D(resize=32).fit(images)
     kymatio = ScatteringTorch2D(3, (32, 32))
     resized = resize_bilinear(images, (32, 32)).float()
 
-    def run_kymatio(batch_size: int, images: torch.Tensor = resized) -> None:
+    def run_kymatio(batch_size: int, images: Tensor = resized) -> None:
         for batch in images.split(batch_size):
             kymatio(batch.contiguous())
 
     sample = resized[: max(BATCHES)]
     trial = {
-        size: record.timed(lambda s=size: run_kymatio(s, sample), 1, warmup=0)
+        size: timed(lambda s=size: run_kymatio(s, sample), 1, warmup=0)
         for size in BATCHES
     }
     best = min(trial, key=lambda size: trial[size].median)
-    timings = record.alternately(
+    timings = alternately(
         {
             "selfexpress": lambda: transformer.transform(images),
             "kymatio": lambda: run_kymatio(best),
         },
-        arguments.repeats,
+        repeats,
     )
+    few = sample[:50] / 255
+    same = Scattering2D(3, 8, normalize=None).fit_transform(few)
     ratio = timings["kymatio"].median / timings["selfexpress"].median
     return {
         **timings,
@@ -121,30 +103,5 @@ def time_cpu(images: torch.Tensor, arguments: argparse.Namespace) -> dict[str, o
         "kymatio_batch_size": best,
         "speedup": ratio,
         "holds": ratio >= SPEEDUP,
+        "max_abs_error": float((same - kymatio(few).flatten(1)).abs().max()),
     }
-
-
-def has_kymatio() -> bool:
-    return record.versions()["kymatio"] != "absent"
-
-
-def compare(arguments: argparse.Namespace) -> dict[str, float]:
-    """Return the largest difference to kymatio, by precision, over all cases."""
-    from kymatio.scattering2d.frontend.torch_frontend import ScatteringTorch2D
-
-    generator = torch.Generator().manual_seed(arguments.seed)
-    largest = {"float32": 0.0, "float64": 0.0}
-    for shape, n_scales, n_angles in CASES:
-        kymatio = ScatteringTorch2D(n_scales, shape, L=n_angles)
-        for name in largest:
-            images = torch.randn(20, *shape, generator=generator, dtype=torch.float64)
-            images = images.to(getattr(torch, name))
-            expected = kymatio.to(images.dtype)(images).flatten(1)
-            ours = Scattering2D(n_scales, n_angles, normalize=None, dtype=name)
-            error = ours.fit_transform(images) - expected
-            largest[name] = max(largest[name], float(error.abs().max()))
-    return largest
-
-
-if __name__ == "__main__":
-    main()

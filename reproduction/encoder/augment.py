@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -49,18 +50,10 @@ class Augmentation:
     solarise_probability: float = 0.1
 
 
-@dataclass(frozen=True)
-class Crop:
-    """Squares to be cut out of images.
+class Crop(NamedTuple):
+    """Squares to be cut out of images: pixels of a side, first rows and columns (N,).
 
-    Attributes
-    ----------
-    side : int
-        Pixels of each square's side.
-    top, left : Tensor of shape (N,)
-        First row and column of each square.
-    flip : Tensor of shape (N,), bool
-        Whether left and right are exchanged.
+    ``flip`` (N,), bool, says whether left and right are exchanged.
     """
 
     side: int
@@ -142,20 +135,7 @@ def sample_changes(
 
 
 def augment(images: Tensor, changes: Changes, patch_size: int) -> Tensor:
-    """Cut one patch out of each image and change its colours.
-
-    Parameters
-    ----------
-    images : Tensor of shape (N, 3, H, W), floating
-    changes : Changes
-        For N patches.
-    patch_size : int
-        Side S to which the squares are resized.
-
-    Returns
-    -------
-    Tensor of shape (N, 3, S, S)
-    """
+    """Cut one patch out of each image, resize it to S x S and change its colours."""
     patches = cut_patches(images, changes.crop, patch_size)
     patches = adjust_brightness(patches, changes.brightness)
     patches = adjust_contrast(patches, changes.contrast)

@@ -18,17 +18,6 @@ class Lars(torch.optim.Optimizer):
     learning rate is thus a ceiling, which a falling schedule lowers onto the layers
     one by one. The momentum is Nesterov's; it holds steps, not gradients, so that a
     change of the learning rate does not rescale the past.
-
-    Parameters
-    ----------
-    parameters : iterable of Tensor
-    learning_rate : float
-        Changed between steps by assigning to ``learning_rate``.
-    momentum : float
-    weight_decay : float
-    trust : float
-        Largest change of a weight tensor in one step, relative to its norm, before
-        momentum.
     """
 
     def __init__(

@@ -1,47 +1,57 @@
-"""Training of the image encoder without labels, resumable from its checkpoints.
+"""Training of the image encoder without labels, and the features that it gives.
+
+A residual network is trained so that features of different images spread (a large
+coding rate) while patches of one image agree: EMP-SSL (Tong, Chen, Ma, LeCun 2023), a
+fast relative of MCR2 (Yu, Chan, You, Song, Ma 2020), whose features lie near a union of
+subspaces. Features are a layer's output, averaged over a grid of patches and their
+mirror images, centred, reduced to the leading principal axes of the training images,
+and scaled to unit norm.
 
 Randomness is a function of (seed, step): a resumed run draws what an undisturbed one
 would have drawn, and no generator state needs to be kept.
 
-Shapes: M images, P patches of an image, B images of a step, H x W pixels.
+Shapes: M images, P patches of an image, B images of a step, V views of an image, H x W
+pixels, D dimensions of a layer, K of the features.
 """
 
 from __future__ import annotations
 
-import hashlib
-import logging
+import json
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import scipy.linalg
 import torch
+import torch.nn.functional as F
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from reproduction.encoder.augment import (
     Augmentation,
+    Crop,
     augment,
+    crop_side,
+    cut_patches,
     sample_changes,
     standardise,
 )
-from reproduction.encoder.checkpoint import read_checkpoint, write_checkpoint
-from reproduction.encoder.coding_rate import patch_loss, rate_bounds
 from reproduction.encoder.lars import Lars
-from reproduction.encoder.resnet import EncoderNetwork
-from selfexpress.errors import (
-    CheckpointError,
-    ConfigError,
-    DegenerateError,
-    DegenerateWarning,
+from reproduction.encoder.network import (
+    Architecture,
+    EncoderNetwork,
+    build_network,
+    patch_loss,
+    rate_bounds,
 )
-
-logger = logging.getLogger(__name__)
+from selfexpress.errors import CheckpointError, DegenerateError, DegenerateWarning
+from selfexpress.files.atomic import replacing
 
 # Streams of random numbers that must not repeat each other.
 INITIALISATION, ORDER, PATCHES = 0, 1, 2
@@ -49,17 +59,41 @@ INITIALISATION, ORDER, PATCHES = 0, 1, 2
 # far the coding rate stands between full collapse (0) and the largest possible (1).
 _JUDGED_AFTER = 0.1
 _LEAST_SPREAD = 0.02
+# Patches that go through the network together.
+_PATCHES_AT_ONCE = {"cuda": 8192, "cpu": 512}
 
 Row = dict[str, float]
 
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """What governs the training of an encoder; see `CodingRateEncoder`."""
+    """What governs a training.
+
+    Attributes
+    ----------
+    n_patches, batch_size : int
+        Patches of an image, and images, of a step.
+    n_epochs : int or None
+    max_seconds : float or None
+        The learning rate follows the clock then, so that the schedule is complete
+        whatever the machine's speed.
+    learning_rate, momentum, weight_decay : float
+        Of LARS; the rate rises over the first part ``warmup`` of the run, then follows
+        half a cosine to zero.
+    invariance : float
+        Weight of the agreement between patches against the coding rate.
+    distortion : float
+        Squared precision up to which features are coded.
+    patch_size : int
+        Side in pixels to which patches are resized.
+    log_interval : int
+        Steps between two rows of the history; a checkpoint adds a row.
+    checkpoint_seconds : float
+    """
 
     n_patches: int = 20
     batch_size: int = 100
-    n_epochs: int | None = 30
+    n_epochs: int | None = None
     max_seconds: float | None = None
     learning_rate: float = 0.3
     momentum: float = 0.9
@@ -69,35 +103,8 @@ class TrainingSettings:
     distortion: float = 0.2
     patch_size: int = 32
     augmentation: Augmentation = field(default_factory=Augmentation)
-    mixed_precision: bool = False
     log_interval: int = 50
-    checkpoint: Path | None = None
     checkpoint_seconds: float = 120.0
-
-    def __post_init__(self) -> None:
-        """Refuse values out of their range."""
-        for name in ("n_patches", "batch_size", "log_interval"):
-            _require(name, getattr(self, name), minimum=1, advice="Use an integer >= 1")
-        _require("patch_size", self.patch_size, minimum=8, advice="32 is usual")
-        if self.n_epochs is not None:
-            _require("n_epochs", self.n_epochs, minimum=1, advice="30 is usual")
-        for name in ("learning_rate", "invariance", "distortion", "max_seconds"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ConfigError(
-                    f"{name} must be positive, got {value!r}. "
-                    f"The default is {TrainingSettings.__dict__[name]}."
-                )
-        if self.n_epochs is None and self.max_seconds is None:
-            raise ConfigError(
-                "n_epochs or max_seconds must be given, got None for both. "
-                "30 epochs are the published length."
-            )
-        if not 0 < self.augmentation.crop_area <= 1:
-            raise ConfigError(
-                f"crop_area must lie in (0, 1], got {self.augmentation.crop_area!r}. "
-                "0.25 is the published value."
-            )
 
     def progress(self, step: int, seconds: float, n_images: int) -> float:
         """Return how much of the run is over, from 0 to 1 or a little beyond."""
@@ -119,67 +126,6 @@ class TrainingSettings:
         """Return the number of full batches in one walk through the images."""
         return max(1, n_images // self.batch_size)
 
-    def fingerprint(self) -> dict[str, Any]:
-        """Return what must not change between a checkpoint and its resumption."""
-        settings = asdict(self)
-        for name in ("max_seconds", "checkpoint", "checkpoint_seconds"):
-            del settings[name]
-        return settings
-
-
-@dataclass
-class TrainingState:
-    """Where a run stands.
-
-    Attributes
-    ----------
-    step : int
-        Steps done.
-    seconds : float
-        Time spent, over all parts of an interrupted run.
-    history : list of dict
-        One row per log line: step, seconds, loss, rate, discrepancy, learning_rate.
-    """
-
-    step: int = 0
-    seconds: float = 0.0
-    history: list[Row] = field(default_factory=list)
-
-
-def train_network(
-    network: EncoderNetwork,
-    images: Tensor,
-    *,
-    settings: TrainingSettings,
-    seed: int,
-    on_log: Callable[[Row], None] | None = None,
-) -> TrainingState:
-    """Train ``network`` in place on unlabelled images.
-
-    Parameters
-    ----------
-    network : EncoderNetwork
-        On the device of ``images``.
-    images : Tensor of shape (M, 3, H, W), uint8
-        Stays where it is; patches are cut and changed there.
-    settings : TrainingSettings
-        If ``settings.checkpoint`` exists, the run goes on from there.
-    seed : int
-    on_log : callable, optional
-        Called with every row of the history as it is made.
-
-    Raises
-    ------
-    DegenerateError
-        If the loss is no longer a finite number.
-    CheckpointError
-        If the checkpoint belongs to other settings or images.
-    """
-    run = _Run(network, images, settings, seed)
-    with _fastest_convolutions():
-        run.train(on_log)
-    return run.state
-
 
 def stream_generator(
     seed: int, stream: int, index: int, *, device: torch.device | str = "cpu"
@@ -192,7 +138,7 @@ def stream_generator(
 @contextmanager
 def _fastest_convolutions() -> Iterator[None]:
     """Let cuDNN try its convolution algorithms once and keep the fastest."""
-    # Not cudnn.flags(benchmark=True), which switches cuDNN off unless told otherwise.
+    # Not cudnn.flags(benchmark=True), which switches cuDNN off unless asked not to.
     before = torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = True
     try:
@@ -201,69 +147,88 @@ def _fastest_convolutions() -> Iterator[None]:
         torch.backends.cudnn.benchmark = before
 
 
-class _Run:
-    """One training run: its tensors, its clock and its files."""
+class Training:
+    """One run: its network, its clock and its checkpoint.
+
+    Parameters
+    ----------
+    images : Tensor of shape (M, 3, H, W), uint8
+        Stay where they are; the network is trained there, on a GPU in bfloat16.
+    settings : TrainingSettings
+    architecture : Architecture
+    seed : int
+        Decides initial weights, order and patches.
+    checkpoint : Path, optional
+        Where an interrupted run goes on from; removed when the run is over.
+
+    Attributes
+    ----------
+    network : EncoderNetwork
+    step : int
+    seconds : float
+        Over all parts of an interrupted run.
+    history : list of dict
+        step, seconds, loss, rate, discrepancy, learning_rate.
+    """
 
     def __init__(
         self,
-        network: EncoderNetwork,
         images: Tensor,
         settings: TrainingSettings,
+        architecture: Architecture,
+        *,
         seed: int,
+        checkpoint: Path | None = None,
     ) -> None:
-        self.network = network
-        self.images = images
-        self.settings = settings
-        self.seed = seed
+        generator = stream_generator(seed, INITIALISATION, 0)
+        self.network = build_network(architecture, generator).to(images.device)
+        self.images, self.settings, self.seed = images, settings, seed
+        self.checkpoint = checkpoint
         self.batch_size = min(settings.batch_size, len(images))
         self.optimizer = Lars(
-            network.parameters(),
+            self.network.parameters(),
             settings.learning_rate,
             momentum=settings.momentum,
             weight_decay=settings.weight_decay,
         )
-        self.state = TrainingState()
+        self.step, self.seconds = 0, 0.0
+        self.history: list[Row] = []
         self._order = torch.empty(0, dtype=torch.int64)
         self._order_epoch = -1
 
-    def train(self, on_log: Callable[[Row], None] | None) -> None:
-        """Step until the run is over, logging and saving on the way."""
-        settings, state = self.settings, self.state
+    def run(self, on_log: Callable[[Row], None] = lambda _: None) -> EncoderNetwork:
+        """Train to the end, calling ``on_log`` with every row of the history."""
         self._restore()
-        started = time.perf_counter() - state.seconds
-        saved = state.seconds
+        started, saved = time.perf_counter() - self.seconds, self.seconds
         pending: list[Tensor] = []  # losses still on the device
         self.network.train()
-        while (progress := self._progress()) < 1:
-            self.optimizer.learning_rate = settings.rate_at(progress)
-            pending.append(self._step())
-            state.step += 1
-            state.seconds = time.perf_counter() - started
-            is_due = state.seconds - saved >= self._checkpoint_interval()
-            is_line = state.step % settings.log_interval == 0
-            if is_line or is_due or self._progress() >= 1:
-                self._log(pending, on_log)
-                pending = []
-            if is_due:
-                self._save()
-                saved = state.seconds
-
-    def _checkpoint_interval(self) -> float:
-        settings = self.settings
-        return math.inf if settings.checkpoint is None else settings.checkpoint_seconds
+        with _fastest_convolutions():
+            while (progress := self._progress()) < 1:
+                self.optimizer.learning_rate = self.settings.rate_at(progress)
+                pending.append(self._advance())
+                self.step += 1
+                self.seconds = time.perf_counter() - started
+                passed = self.seconds - saved
+                is_due = self.checkpoint and passed >= self.settings.checkpoint_seconds
+                is_line = self.step % self.settings.log_interval == 0
+                if is_line or is_due or self._progress() >= 1:
+                    on_log(self._log(pending))
+                    pending = []
+                if is_due:
+                    self._save()
+                    saved = self.seconds
+        if self.checkpoint is not None:
+            self.checkpoint.unlink(missing_ok=True)
+        return self.network.eval()
 
     def _progress(self) -> float:
-        return self.settings.progress(
-            self.state.step, self.state.seconds, len(self.images)
-        )
+        return self.settings.progress(self.step, self.seconds, len(self.images))
 
-    def _step(self) -> Tensor:
+    def _advance(self) -> Tensor:
         """Take one step; return total, rate, discrepancy without waiting for them."""
-        settings, images = self.settings, self.images
-        patches = self._patches()
-        with torch.autocast(
-            images.device.type, torch.bfloat16, enabled=settings.mixed_precision
-        ):
+        settings, device = self.settings, self.images.device
+        patches = self.patches()
+        with _mixed(device):
             projections = self.network(patches)
         # Outside the autocast: a log-determinant does not survive bfloat16.
         loss = patch_loss(
@@ -277,27 +242,28 @@ class _Run:
         return torch.stack([loss.total, loss.rate, loss.discrepancy]).detach()
 
     @torch.no_grad()
-    def _patches(self) -> Tensor:
+    def patches(self) -> Tensor:
         """Return this step's patches, (P * B, 3, S, S): all first ones, all second."""
         settings = self.settings
-        batch = self.images[self._batch_index()].float().div_(255)
+        batch = self.images[self.batch_index()].float().div_(255)
         changes = sample_changes(
             settings.n_patches * self.batch_size,
             (batch.shape[2], batch.shape[3]),
             augmentation=settings.augmentation,
-            generator=self._generator(PATCHES, self.state.step),
+            generator=self._generator(PATCHES, self.step),
         )
         copies = batch.repeat(settings.n_patches, 1, 1, 1)
         return standardise(augment(copies, changes, settings.patch_size))
 
-    def _batch_index(self) -> Tensor:
+    def batch_index(self) -> Tensor:
         """Return the positions of this step's images in the epoch's random order."""
         n_images = len(self.images)
-        epoch, place = divmod(self.state.step, self.settings.steps_per_epoch(n_images))
+        epoch, place = divmod(self.step, self.settings.steps_per_epoch(n_images))
         if epoch != self._order_epoch:
-            generator = self._generator(ORDER, epoch)
             self._order = torch.randperm(
-                n_images, generator=generator, device=self.images.device
+                n_images,
+                generator=self._generator(ORDER, epoch),
+                device=self.images.device,
             )
             self._order_epoch = epoch
         start = place * self.batch_size
@@ -306,109 +272,155 @@ class _Run:
     def _generator(self, stream: int, index: int) -> torch.Generator:
         return stream_generator(self.seed, stream, index, device=self.images.device)
 
-    def _log(self, pending: list[Tensor], on_log: Callable[[Row], None] | None) -> None:
-        """Fetch the losses since the last line, judge them and keep their means."""
+    def _log(self, pending: list[Tensor]) -> Row:
+        """Fetch the losses since the last row, keep their means and judge them."""
         loss, rate, discrepancy = torch.stack(pending).mean(dim=0).tolist()
-        state = self.state
         row = {
-            "step": state.step,
-            "seconds": state.seconds,
+            "step": self.step,
+            "seconds": self.seconds,
             "loss": loss,
             "rate": rate,
             "discrepancy": discrepancy,
             "learning_rate": self.optimizer.learning_rate,
         }
-        state.history.append(row)
-        logger.info(
-            "step %d, %.0f s: loss %.2f, coding rate %.2f, discrepancy %.4f",
-            *(state.step, state.seconds, loss, rate, discrepancy),
-        )
-        self._judge(row)
-        if on_log is not None:
-            on_log(row)
-
-    def _judge(self, row: Row) -> None:
-        """Stop on a loss that is no number, warn of features that coincide."""
+        self.history.append(row)
         settings = self.settings
-        if not math.isfinite(row["loss"]):
+        if not math.isfinite(loss):
             raise DegenerateError(
-                f"The loss must be finite, but became {row['loss']} at step "
-                f"{self.state.step}. Lower learning_rate, {settings.learning_rate} now."
+                f"The loss must be finite, but became {loss} at step {self.step}. "
+                f"Lower learning_rate, {settings.learning_rate} now."
             )
         n_projection = self.network.architecture.n_projection
-        collapsed, largest = rate_bounds(
-            self.batch_size, n_projection, settings.distortion
-        )
-        spread = (row["rate"] - collapsed) / max(largest - collapsed, 1e-12)
+        least, most = rate_bounds(self.batch_size, n_projection, settings.distortion)
+        spread = (rate - least) / max(most - least, 1e-12)
         if self._progress() > _JUDGED_AFTER and spread < _LEAST_SPREAD:
             warnings.warn(
-                f"The features should spread, but their coding rate of "
-                f"{row['rate']:.2f} is close to {collapsed:.2f}, that of features "
-                f"that all coincide. Lower invariance, {settings.invariance} now.",
+                f"The features should spread, but their coding rate of {rate:.2f} is "
+                f"close to {least:.2f}, that of features that all coincide. Lower "
+                f"invariance, {settings.invariance} now.",
                 DegenerateWarning,
                 stacklevel=2,
             )
+        return row
 
     def _save(self) -> None:
-        path = self.settings.checkpoint
-        assert path is not None, "no checkpoint is due without a path"
-        tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
-        for number, velocity in enumerate(self.optimizer.velocities):
-            tensors[f"velocity.{number}"] = velocity
-        metadata = {**asdict(self.state), "fingerprint": self._fingerprint()}
-        write_checkpoint(path, tensors, metadata)
-        logger.info("checkpoint of step %d written to %s", self.state.step, path)
+        assert self.checkpoint is not None
+        tensors = dict(self.network.state_dict())
+        tensors |= {f"velocity.{n}": v for n, v in enumerate(self.optimizer.velocities)}
+        # safetensors refuses the channels-last layout.
+        plain = {name: tensor.contiguous().cpu() for name, tensor in tensors.items()}
+        state = {
+            "step": self.step,
+            "seconds": self.seconds,
+            "history": self.history,
+            "made_by": self._fingerprint(),
+        }
+        with replacing(self.checkpoint) as target:
+            save_file(plain, target, {"state": json.dumps(state)})
 
     def _restore(self) -> None:
-        """Take the run up where the checkpoint, if there is one, has left it."""
-        path = self.settings.checkpoint
+        """Go on where the checkpoint, if there is one, has left the run."""
+        path = self.checkpoint
         if path is None or not path.exists():
             return
-        tensors, metadata = read_checkpoint(path)
-        found, expected = metadata["fingerprint"], self._fingerprint()
-        if found != expected:
+        with safe_open(path, framework="pt") as file:
+            state = json.loads(file.metadata()["state"])
+        if state["made_by"] != self._fingerprint():
             raise CheckpointError(
                 f"A checkpoint must come from the same settings, seed and images, but "
-                f"{path} differs in {', '.join(_differing(found, expected))}. "
-                "Delete it to train from the start."
+                f"{path} does not. Delete it to train from the start."
             )
-        prefix = "network."
-        weights = {
-            k[len(prefix) :]: v for k, v in tensors.items() if k.startswith(prefix)
-        }
-        self.network.load_state_dict(weights)
+        tensors = load_file(path)
         for number, velocity in enumerate(self.optimizer.velocities):
-            velocity.copy_(tensors[f"velocity.{number}"])
-        self.state.step = metadata["step"]
-        self.state.seconds = metadata["seconds"]
-        self.state.history.extend(metadata["history"])
-        logger.info("resumed at step %d from %s", self.state.step, path)
+            velocity.copy_(tensors.pop(f"velocity.{number}"))
+        self.network.load_state_dict(tensors)
+        self.step, self.seconds = state["step"], state["seconds"]
+        self.history = state["history"]
 
-    def _fingerprint(self) -> dict[str, Any]:
-        architecture = asdict(self.network.architecture)
-        architecture["n_blocks"] = list(architecture["n_blocks"])
-        return {
-            **self.settings.fingerprint(),
-            "architecture": architecture,
-            "seed": self.seed,
-            "images": [*self.images.shape, self._digest],
-        }
-
-    @cached_property
-    def _digest(self) -> str:
-        content = self.images.cpu().contiguous().numpy().data
-        return hashlib.sha256(content).hexdigest()[:16]
+    def _fingerprint(self) -> str:
+        settings = asdict(self.settings) | asdict(self.network.architecture)
+        for name in ("max_seconds", "checkpoint_seconds"):
+            del settings[name]
+        return json.dumps([settings, self.seed, self.images.shape], sort_keys=True)
 
 
-def _differing(found: Mapping[str, Any], expected: Mapping[str, Any]) -> list[str]:
-    names = sorted(found.keys() | expected.keys())
-    return [name for name in names if found.get(name) != expected.get(name)]
+def _mixed(device: torch.device) -> torch.autocast:
+    is_gpu = device.type == "cuda"
+    return torch.autocast(device.type, torch.bfloat16, enabled=is_gpu)
 
 
-def _require(name: str, value: object, *, minimum: int, advice: str) -> None:
-    """Refuse anything but an integer of at least ``minimum``."""
-    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not is_integer or value < minimum:  # type: ignore[operator]
-        raise ConfigError(
-            f"{name} must be an integer of at least {minimum}, got {value!r}. {advice}."
-        )
+def layer_averages(
+    network: EncoderNetwork,
+    images: Tensor,
+    layers: tuple[str, ...],
+    *,
+    patch_size: int = 32,
+    crop_area: float = 0.25,
+    grid_size: int = 4,
+) -> dict[str, Tensor]:
+    """Return layers averaged over a grid of V patches and mirror images, (M, D) each.
+
+    Parameters
+    ----------
+    network : EncoderNetwork
+    images : Tensor of shape (M, 3, H, W), uint8
+    layers : tuple of {"backbone", "hidden", "projection"}
+    patch_size, crop_area
+        As in training.
+    grid_size : int
+        Patches in a row and in a column of the grid.
+    """
+    device = next(network.parameters()).device
+    height, width = images.shape[-2:]
+    grid = view_grid(crop_side(height, width, crop_area), (height, width), grid_size)
+    n_views = len(grid.top)
+    found: dict[str, list[Tensor]] = {name: [] for name in layers}
+    for block in images.split(max(1, _PATCHES_AT_ONCE[device.type] // n_views)):
+        pixels = block.to(device).float().div_(255).repeat(n_views, 1, 1, 1)
+        each = [part.to(device).repeat_interleave(len(block)) for part in grid[1:]]
+        with torch.inference_mode(), _mixed(device):
+            views = standardise(cut_patches(pixels, Crop(grid.side, *each), patch_size))
+            for name, rows in network.layers(views, layers).items():
+                found[name].append(rows.unflatten(0, (n_views, -1)).mean(dim=0))
+    return {name: torch.cat(blocks) for name, blocks in found.items()}
+
+
+def view_grid(side: int, image_size: tuple[int, int], grid_size: int) -> Crop:
+    """Return evenly spaced squares from edge to edge, as they are and then flipped.
+
+    A grid of one is the centre. Squares start at whole pixels: training has seen no
+    others.
+    """
+    steps = torch.linspace(0, 1, grid_size) if grid_size > 1 else torch.full((1,), 0.5)
+    height, width = image_size
+    tops, lefts = torch.meshgrid(
+        (steps * (height - side)).round(),
+        (steps * (width - side)).round(),
+        indexing="ij",
+    )
+    flip = torch.arange(2 * tops.numel()) >= tops.numel()
+    return Crop(side, tops.flatten().repeat(2), lefts.flatten().repeat(2), flip)
+
+
+@torch.no_grad()
+def principal_features(
+    rows: Tensor, n_fitted: int, n_components: int, *, is_centred: bool = True
+) -> Tensor:
+    """Return unit rows (M, K) on the principal axes of the first ``n_fitted`` rows.
+
+    ``is_centred`` says whether spread is measured from the mean or from the origin.
+    """
+    fitted = rows[:n_fitted].double()
+    mean = fitted.mean(dim=0) if is_centred else torch.zeros_like(fitted[0])
+    spread = fitted.T @ fitted / n_fitted - torch.outer(mean, mean)
+    n_features = len(spread)
+    # LAPACK on the host finds the few axes wanted, and the same ones everywhere.
+    _, vectors = scipy.linalg.eigh(
+        spread.cpu().numpy(),
+        subset_by_index=(n_features - n_components, n_features - 1),
+    )
+    axes = torch.from_numpy(vectors).T.flip(0)  # (K, D), largest eigenvalue first
+    # An axis and its negative are the same: fix the sign by the largest entry.
+    largest = axes.gather(1, axes.abs().argmax(dim=1, keepdim=True))
+    axes = (axes * largest.sign()).float().to(rows.device)
+    return F.normalize((rows - mean.float()) @ axes.T, dim=1)

@@ -189,7 +189,7 @@ def _say(text: str) -> None:
 
 def _write_record(summary: dict[str, Any], options: argparse.Namespace) -> None:
     sys.path.insert(0, str(HERE.parents[1]))
-    from reproduction.timing import write_record
+    from reproduction.record import write_record
 
     config = {"inputs": options.inputs, "workers": options.workers}
     config |= {"most_bytes": 2**30, "most_seconds_an_input": 5.0}

@@ -173,7 +173,7 @@ def main() -> None:
     sys.stdout.write(f"{results}\n")
     if options.record:
         sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-        from reproduction.timing import write_record
+        from reproduction.record import write_record
 
         config = {"kills": options.kills, "longest_life": LONGEST_LIFE}
         path = write_record("crash-test", results, config, seed=options.seed)

@@ -2,30 +2,29 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import warnings
 from dataclasses import replace
 
 import pytest
 
-from reproduction import figure2, table1, table3
+from reproduction import first_experiment, table1, table3
 from reproduction.__main__ import main
-from reproduction.catalogue import EXPERIMENTS
+from reproduction.catalogue import EXPERIMENTS, PAPER
 from reproduction.presets import FIRST_EXPERIMENT, SYNTHETIC
 from reproduction.runner import Results
+from reproduction.synthetic import CurveCell
 from selfexpress.errors import ConvergenceWarning, DataError
 
 TINY = {"hidden_sizes": (32,), "n_embedding": 32, "max_iter": 40, "n_init": 2}
 
 
 @pytest.fixture
-def call(monkeypatch, capfd):
-    """Run the command line; return its exit code, stdout and stderr."""
+def call(capfd):
+    """Run the command; return its exit code, stdout and stderr."""
 
     def run(*arguments) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["reproduction", *map(str, arguments)])
         with pytest.raises(SystemExit) as stop:
-            main()
+            main([*map(str, arguments)])
         out, err = capfd.readouterr()
         return int(stop.value.code or 0), out, err
 
@@ -39,9 +38,9 @@ def tiny(monkeypatch):
     monkeypatch.setattr(table1, "_FULL_BATCH_STEPS", 50)
     monkeypatch.setattr(table1, "POINTS_PER_SUBSPACE", (10, 20))
     monkeypatch.setattr(
-        figure2,
-        "cell",
-        lambda _: figure2.CurveCell(
+        first_experiment,
+        "figure2_cell",
+        lambda _: CurveCell(
             recipe=replace(FIRST_EXPERIMENT, **TINY),
             steps=(20, 40),
             n_samples=12,
@@ -85,13 +84,13 @@ def test_a_folder_that_cannot_be_written_is_refused_first(call, tiny, tmp_path):
 
 
 def test_warnings_of_cells_are_told_once(call, tiny, tmp_path, monkeypatch):
-    run = figure2.CurveCell.run
+    run = CurveCell.run
 
     def warn(cell, context):
         warnings.warn("Mind the step.", ConvergenceWarning, stacklevel=1)
         return run(cell, context)
 
-    monkeypatch.setattr(figure2.CurveCell, "run", warn)
+    monkeypatch.setattr(CurveCell, "run", warn)
     options = ("--records", tmp_path, "--device", "cpu", "--seeds", 2)
     _, _, err = call("figure2", *options)
     assert err.count("warning: Mind the step.") == 1
@@ -119,9 +118,9 @@ def test_the_page_is_made_from_the_records(call, tiny, tmp_path):
     code, _, _ = call("--records", tmp_path / "records", "--document", page)
     assert code == 0
     text = page.read_text()
-    for name in EXPERIMENTS:
+    for name in PAPER:
         assert f"## {name}\n" in text
-    assert text.count("Not run yet.") == len(EXPERIMENTS) - 2
+    assert text.count("Not run yet.") == len(PAPER) - 2
     assert "[135.127]" in text.split("## table1")[1]
     assert "![figure2](images/figure2.png)" in text
     picture = (tmp_path / "images" / "figure2.png").read_bytes()
@@ -134,7 +133,7 @@ def test_a_cell_that_fails_shows_in_the_exit_code(call, tiny, tmp_path, monkeypa
 
     options = ("--records", tmp_path, "--device", "cpu", "--seeds", 1)
     with monkeypatch.context() as broken:
-        broken.setattr(figure2.CurveCell, "run", refuse)
+        broken.setattr(CurveCell, "run", refuse)
         code, out, err = call("figure2", *options)
     assert code == 1
     assert "1 failed" in err
@@ -155,7 +154,7 @@ def test_experiments_are_listed(call):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("table9"), "experiment must be one of 'all', 'figure2'"),
+        (("table9"), "experiment must be one of 'all', 'figures'"),
         (("all", "table9"), "experiment must be one of"),
         (("table1", "--document", "page.md"), "without experiments"),
         (("--quick", "--document", "page.md"), "without experiments"),
@@ -163,12 +162,15 @@ def test_experiments_are_listed(call):
         (("--json", "--document", "page.md"), "but --records"),
         (("--jobs", "4", "--document", "page.md"), "but --records"),
         (("--device", "cpu", "--document", "page.md"), "but --records"),
-        (("--document", "."), "suffix of . must be one of .md"),
+        (("--document", "."), "must be a .md file"),
         (("--records", "none", "--document", "page.md"), "hold records"),
         (("table1", "--only", "n_sample=3"), "name a setting"),
         (("table1", "--only", "n_samples=3"), "leaves none"),
         (("table1", "--device", "tpu"), "device must"),
-        (("--document", "gone/page.md"), "folder gone must exist"),
+        (("--document", "gone/page.md"), "in a folder that exists"),
+        (("table1", "--set", "width=3"), "--set must come with benchmarks"),
+        (("streaming", "--set", "width=3"), "must name a setting of streaming"),
+        (("table1", "--seeds", "0"), "--seeds must be at least 1"),
     ],
 )
 def test_what_does_not_exist_is_one_line_and_exit_code_two(

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import colorsys
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -65,7 +64,7 @@ def test_no_changes_reproduce_the_image(seed):
 def test_flip_exchanges_left_and_right_only(seed):
     images = random_images(height=16, width=16, seed=seed)
     flip = torch.tensor([True, False, True, False, True])
-    crop = replace(whole(5, 16), flip=flip)
+    crop = whole(5, 16)._replace(flip=flip)
     actual = cut_patches(images, crop, 16)
     expected = torch.where(flip.view(-1, 1, 1, 1), images.flip(3), images)
     assert_close(actual, expected, atol=1e-12)
@@ -92,9 +91,9 @@ def test_crops_equal_slices_resized_by_interpolate(patch_size, seed):
 
 def test_single_precision_crops_are_close_to_double(seed):
     images = random_images(seed=seed)
-    crop = replace(whole(5, 12), top=torch.full((5,), 7.0), left=torch.arange(5.0))
+    crop = whole(5, 12)._replace(top=torch.full((5,), 7.0), left=torch.arange(5.0))
     double = cut_patches(
-        images, replace(crop, top=crop.top.double(), left=crop.left.double()), 32
+        images, crop._replace(top=crop.top.double(), left=crop.left.double()), 32
     )
     assert_close(cut_patches(images.float(), crop, 32), double, atol=1e-5)
 

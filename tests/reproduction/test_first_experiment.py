@@ -1,19 +1,22 @@
-"""The paper's first synthetic experiment, by the benchmark that records it."""
+"""The paper's first synthetic experiment, with its network and its steps."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
-from reproduction.benchmarks import first_experiment as benchmark
+from reproduction.first_experiment import schedule_cells
+from reproduction.runner import Context, with_seeds
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_coefficients_preserve_subspaces_for_seen_and_unseen_points():
-    settings = {**benchmark.SETTINGS, "schedule": "constant"}
-    runs = [benchmark.run(seed, settings) for seed in range(5)]
-    means = {name: np.mean([run[name] for run in runs]) for name in runs[0]}
-    assert means["sre"] <= 0.12
-    assert means["acc"] == 1
-    assert means["sre_unseen"] <= 0.30
+def test_coefficients_preserve_subspaces_for_seen_and_unseen_points(tmp_path):
+    constant, _ = schedule_cells(False)
+    context = Context(torch.device("cpu"), tmp_path)
+    runs = [each.run(context).metrics for each in with_seeds([constant], 5)]
+    last = [run["curve"][-1] for run in runs]
+    assert np.mean([look["train"]["sre"] for look in last]) <= 0.12
+    assert np.mean([look["unseen"]["sre"] for look in last]) <= 0.30
+    assert all(look["train"]["accuracy"] == 1 for look in last)

@@ -13,7 +13,6 @@ from toy_images import PRESET, SMALL, toy_context
 
 from reproduction import inputs
 from reproduction.algorithms import AlgorithmCell
-from reproduction.cells import Context, Outcome, run_cell
 from reproduction.compared_methods import MethodCell, method_settings
 from reproduction.evaluation import merged_scores
 from reproduction.images import ImageCell, TimingCell, senet_cell
@@ -26,7 +25,7 @@ from reproduction.presets import (
     MNIST,
 )
 from reproduction.record import plain
-from reproduction.runner import Results
+from reproduction.runner import Context, Outcome, Results, run_cell
 from selfexpress.datasets import loading as datasets
 from selfexpress.datasets import registry
 from selfexpress.errors import DataError

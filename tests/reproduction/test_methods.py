@@ -9,7 +9,8 @@ from sklearn.manifold import spectral_embedding
 from sklearn.metrics import adjusted_rand_score
 from sklearn.neighbors import kneighbors_graph
 
-from reproduction import METHODS, make_method, methods
+from reproduction import methods
+from reproduction.methods import METHODS, make_method
 from selfexpress import make_subspaces
 from selfexpress.affinity.graph import symmetrized
 from selfexpress.errors import ConfigError
@@ -19,12 +20,9 @@ from selfexpress.spectral.clusters import spectral_clusters
 SETTINGS = {
     "k-means": {},
     "spectral": {},
-    "ssc-omp": {"n_nonzero": 4},
-    "ensc": {"gamma": 50.0, "affinity": "symmetric"},
+    "ssc-omp": {"n_nonzero": 4, "normalize": True},
+    "ensc": {"gamma": 50.0, "l1_ratio": 0.9, "affinity": "symmetric"},
     "esc": {"n_exemplars": 40, "n_neighbors": 9},
-    "senet": {"gamma": 50.0, "max_iter": 300, "affinity": "symmetric"}
-    | {"hidden_sizes": (64, 64), "n_embedding": 64}
-    | {"learning_rate": 1e-3, "batch_size": 200},
 }
 
 

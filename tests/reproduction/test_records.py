@@ -88,8 +88,9 @@ def test_records_hold_plain_values(tmp_path):
         "pair": Pair(1, 2.0),
     }
     path = records.write_record("claim", results, {"a": 1}, seed=3, folder=tmp_path)
-    record = json.loads(path.read_text())
-    assert record["results"] == {
+    assert path == tmp_path / "claim.jsonl"
+    (record,) = records.read_records(path)
+    assert record["metrics"] == {
         "array": [0, 1, 2],
         "scalar": 0.5,
         "tensor": [1.0, 1.0],
@@ -97,10 +98,22 @@ def test_records_hold_plain_values(tmp_path):
         "device": "cpu",
         "pair": {"first": 1, "second": 2.0},
     }
-    assert record["seed"] == 3
-    assert record["config"] == {"a": 1}
+    assert (record["task"], record["seed"]) == ("claim", 3)
+    assert record["settings"] == {"a": 1}
     assert record["versions"]["numpy"] == np.__version__
-    assert path.name.startswith(f"claim_cpu{record['hardware']['cores']}_2")
+
+
+def test_older_records_of_single_files_are_read_as_the_others():
+    found = records.read_records(records.RECORDS / "training-step.jsonl")
+    assert [record["date"][:10] for record in found] == ["2026-11-15", "2026-11-16"]
+    assert found[-1]["settings"]["width"] == 1024
+    assert found[-1]["metrics"]["large"]["n_rows"] == 1_000_000
+    small = records.read_records(records.RECORDS / "small-sets.jsonl")
+    assert {record["task"] for record in small} == {
+        "small-sets-coil20",
+        "small-sets-orl",
+        "small-sets-ocr-letters",
+    }
 
 
 def test_commands_carry_no_folder_of_this_machine(monkeypatch):
@@ -109,18 +122,6 @@ def test_commands_carry_no_folder_of_this_machine(monkeypatch):
     monkeypatch.setattr(sys, "argv", words)
     expected = "python -m reproduction table1 --records out"
     assert records.command_line() == expected
-
-
-@pytest.mark.parametrize(
-    ("machine", "slug"),
-    [
-        ({"device": "cuda", "name": "NVIDIA H200"}, "h200"),
-        ({"device": "cuda", "name": "NVIDIA GeForce RTX 4090"}, "rtx-4090"),
-        ({"device": "cpu", "name": "2 cores", "cores": 2}, "cpu2"),
-    ],
-)
-def test_hardware_has_a_short_name(machine, slug):
-    assert records.hardware_slug(machine) == slug
 
 
 def test_a_copy_without_history_takes_its_commit_from_the_environment(monkeypatch):

@@ -9,10 +9,18 @@ from typing import ClassVar
 import pytest
 import torch
 
-from reproduction.cells import Cell, Context, Outcome, stage
 from reproduction.images import senet_cell
 from reproduction.presets import Recipe
-from reproduction.runner import Results, run_cells, select, with_seeds
+from reproduction.runner import (
+    Cell,
+    Context,
+    Outcome,
+    Results,
+    run_cells,
+    select,
+    stage,
+    with_seeds,
+)
 from reproduction.study import StudyCell
 from reproduction.synthetic import CurveCell
 from selfexpress.errors import ConfigError, DataError

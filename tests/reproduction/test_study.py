@@ -11,8 +11,7 @@ import torch
 from toy_images import PRESET, toy_context
 
 from reproduction import beyond
-from reproduction.cells import Context, run_cell
-from reproduction.runner import Results, run_cells
+from reproduction.runner import Context, Results, run_cell, run_cells
 from reproduction.study import (
     GapCell,
     Preparation,

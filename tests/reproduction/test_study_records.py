@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
 from reproduction import beyond
-from reproduction.record import RECORDS
+from reproduction.record import RECORDS, read_records
 from reproduction.runner import Results
 
 N_SEEDS = 5
@@ -16,8 +14,7 @@ N_SEEDS = 5
 
 def newest(claim: str):
     """Return the results of a benchmark's newest record."""
-    path = max(RECORDS.glob(f"{claim}_*.json"), key=lambda path: path.stem[-8:])
-    return json.loads(path.read_text())["results"]
+    return read_records(RECORDS / f"{claim}.jsonl")[-1]["metrics"]
 
 
 def values(results: Results, cell, *path) -> tuple[float, ...]:

@@ -7,10 +7,9 @@ import pytest
 import torch
 from scipy import sparse
 
-from reproduction.cells import Context
 from reproduction.evaluation import objective_parts, thinned
 from reproduction.presets import SYNTHETIC
-from reproduction.runner import Results, run_cells
+from reproduction.runner import Context, Results, run_cells
 from reproduction.synthetic import (
     CurveCell,
     EquivalenceCell,

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from reproduction.cells import Context
 from reproduction.presets import SYNTHETIC
+from reproduction.runner import Context
 from reproduction.synthetic import EquivalenceCell
 
 

@@ -1,6 +1,13 @@
-"""Residual network for small colour images, and the projector it is trained through.
+"""Residual network for small colour images, its projector, and what they minimise.
 
-Shapes: N images, C channels, H x W pixels.
+The coding rate R(Z) = 1/2 log det(I + d / (n e) Z^T Z) of n rows in d dimensions counts
+the nats needed to code them up to a squared distortion e: large when they spread over
+many directions (Ma et al. 2007; the first term of MCR2, Yu et al. 2020). The objective
+spreads different images and gathers the patches of one image, as in EMP-SSL (Tong,
+Chen, Ma, LeCun 2023, "Towards Self-Supervised Learning in One Training Epoch").
+
+Shapes: N images, C channels, H x W pixels; P patches of an image, B images, n rows, d
+dimensions.
 """
 
 from __future__ import annotations
@@ -76,10 +83,6 @@ class EncoderNetwork(nn.Module):
 
     The backbone is He et al.'s (2016) residual network with a 3 x 3 stem and no
     pooling before the first stage, as is usual for images of 32 x 32 pixels.
-
-    Parameters
-    ----------
-    architecture : Architecture
     """
 
     def __init__(self, architecture: Architecture) -> None:
@@ -101,18 +104,8 @@ class EncoderNetwork(nn.Module):
         )
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the projections as unit rows in single precision or better.
-
-        Parameters
-        ----------
-        images : Tensor of shape (N, 3, H, W)
-            Standardised.
-        """
-        return self.represent(images, "projection")
-
-    def represent(self, images: Tensor, layer: str) -> Tensor:
-        """Return one layer's output, one row per image."""
-        return self.layers(images, (layer,))[layer]
+        """Return the projections as unit rows in single precision or better."""
+        return self.layers(images, ("projection",))["projection"]
 
     def layers(self, images: Tensor, names: tuple[str, ...]) -> dict[str, Tensor]:
         """Return the outputs of the named layers, computing none beyond the last."""
@@ -168,3 +161,60 @@ def _backbone(architecture: Architecture) -> nn.Sequential:
 
 def _at_least_single(rows: Tensor) -> Tensor:
     return rows if rows.dtype == torch.float64 else rows.float()
+
+
+@dataclass(frozen=True)
+class PatchLoss:
+    """The patch objective and its two terms, each a scalar tensor.
+
+    Attributes
+    ----------
+    total : Tensor
+        ``invariance * discrepancy - rate``, to be minimised.
+    rate : Tensor
+        Coding rate of the images, averaged over the patch positions.
+    discrepancy : Tensor
+        Mean of 1 - cosine between a patch and the mean of its image's patches.
+    """
+
+    total: Tensor
+    rate: Tensor
+    discrepancy: Tensor
+
+
+def coding_rate(rows: Tensor, distortion: float) -> Tensor:
+    """Return 1/2 log det(I + d / (n distortion) Z^T Z) of sets of rows (..., n, d).
+
+    Not a number where ``rows`` are not finite: the factorisation is not checked, as a
+    check would make the host wait for the device.
+    """
+    n_rows, n_features = rows.shape[-2:]
+    # det(I + a Z^T Z) = det(I + a Z Z^T), so the smaller of the two is factored.
+    gram = rows @ rows.mT if n_rows <= n_features else rows.mT @ rows
+    identity = torch.eye(gram.shape[-1], dtype=rows.dtype, device=rows.device)
+    scale = n_features / (n_rows * distortion)
+    factor: Tensor = torch.linalg.cholesky_ex(identity + scale * gram).L
+    # log det of L L^T is twice the sum of the logarithms of L's diagonal.
+    return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+
+def patch_loss(
+    projections: Tensor, *, invariance: float, distortion: float
+) -> PatchLoss:
+    """Score how well patches of one image agree while images spread.
+
+    ``projections`` are unit rows (P, B, d): ``[p, b]`` is patch p of image b.
+    """
+    centre = projections.mean(dim=0)  # (B, d)
+    cosine = torch.cosine_similarity(projections, centre.unsqueeze(0), dim=-1)  # (P, B)
+    discrepancy = 1 - cosine.mean()
+    rate = coding_rate(projections, distortion).mean()
+    return PatchLoss(invariance * discrepancy - rate, rate, discrepancy)
+
+
+def rate_bounds(n_rows: int, n_features: int, distortion: float) -> tuple[float, float]:
+    """Return the rate of unit rows that all coincide, and the largest rate possible."""
+    collapsed = math.log1p(n_features / distortion) / 2
+    n_directions = min(n_rows, n_features)
+    spread = n_directions / 2 * math.log1p(n_features / (n_directions * distortion))
+    return collapsed, spread
