@@ -28,7 +28,6 @@ from reproduction.runner import (
     with_seeds,
 )
 from reproduction.summary import Summary
-from reproduction.tables import terminal_table
 from selfexpress.errors import ConfigError, SelfExpressError
 from selfexpress.ops.devices import resolve_device
 
