@@ -17,8 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from selfexpress.datasets import registry
-from selfexpress.datasets.registry import DatasetSpec, Layout, StoredFile
+from selfexpress.datasets.registry import SPECS, DatasetSpec, Layout, StoredFile
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,13 +54,13 @@ def write_mnist(root: Path, seed: int, n_train: int = 7, n_test: int = 4) -> Wri
     samples = {p: _noise(rng, n, 28, 28) for p, n in counts.items()}
     labels = {p: rng.integers(0, 10, n, dtype=np.uint8) for p, n in counts.items()}
     files = []
-    for file in registry.MNIST.layouts[0].files:
+    for file in SPECS["mnist"].layouts[0].files:
         of_kind = samples if "images" in file.path else labels
         content = idx_bytes(of_kind[file.part])
         (folder / file.path).write_bytes(gzip.compress(content))
         files.append(replace(file, size=len(content), checksum=md5(content)))
     spec = replace(
-        registry.MNIST,
+        SPECS["mnist"],
         stored=counts,
         n_samples=n_train + n_test,
         layouts=(Layout("idx", tuple(files)),),
@@ -82,14 +81,14 @@ def write_emnist(
         f"{prefix}{file.path}": gzip.compress(
             idx_bytes((stored if "images" in file.path else labels)[file.part])
         )
-        for file in registry.EMNIST_LOWER.layouts[0].members
+        for file in SPECS["emnist-lower"].layouts[0].members
     }
     # The published zip holds the other divisions of EMNIST as well.
     members[f"{prefix}emnist-digits-test-labels-idx1-ubyte.gz"] = b"not looked at"
     write_zip(folder / "gzip.zip", members)
     lower = {p: labels[p] >= 36 for p in counts}
     spec = replace(
-        registry.EMNIST_LOWER,
+        SPECS["emnist-lower"],
         stored=counts,
         n_samples=int(sum(keep.sum() for keep in lower.values())),
     )
@@ -112,7 +111,7 @@ def write_cifar(root: Path, seed: int, *, layout: str, n: int = 9) -> Written:
     batches = tuple(
         replace(file, size=len(content), checksum=md5(content))
         for file, content in zip(
-            registry.CIFAR10.layouts[0].files, contents, strict=True
+            SPECS["cifar10"].layouts[0].files, contents, strict=True
         )
     )
     writers = {
@@ -121,7 +120,7 @@ def write_cifar(root: Path, seed: int, *, layout: str, n: int = 9) -> Written:
         "cifar-mosaics": _write_mosaics,
     }
     spec = replace(
-        registry.CIFAR10,
+        SPECS["cifar10"],
         stored={"train": 5 * n, "test": n},
         n_samples=6 * n,
         layouts=(writers[layout](folder, batches, contents),),
@@ -148,7 +147,7 @@ def write_mat(root: Path, seed: int, n_per_class: int = 2) -> Written:
         {"fea": columns_first, "gnd": (labels + 1).astype(np.uint8)[:, None]},
         do_compression=True,
     )
-    spec = replace(registry.ORL, stored={"full": len(labels)}, n_samples=len(labels))
+    spec = replace(SPECS["orl"], stored={"full": len(labels)}, n_samples=len(labels))
     spec = with_checksum(spec, folder / "ORL_32x32.mat")
     return Written(spec, folder, {"full": images}, {"full": labels})
 
@@ -158,7 +157,7 @@ def write_letters_npz(root: Path, seed: int, n: int = 50) -> Written:
     folder = root / "ocr-letters"
     folder.mkdir(parents=True)
     np.savez_compressed(folder / "ocr_letters.npz", images=images, labels=labels)
-    spec = replace(registry.OCR_LETTERS, stored={"full": n}, n_samples=n)
+    spec = replace(SPECS["ocr-letters"], stored={"full": n}, n_samples=n)
     spec = with_checksum(spec, folder / "ocr_letters.npz", layout=0)
     return Written(spec, folder, {"full": images}, {"full": labels})
 
@@ -169,10 +168,13 @@ def write_letters_text(root: Path, seed: int, n: int = 50) -> Written:
     folder.mkdir(parents=True)
     (folder / "letter.data.gz").write_bytes(gzip.compress(letters_text(images, labels)))
     checksum = sha256(images.tobytes() + labels.tobytes())
-    (npz, text) = registry.OCR_LETTERS.layouts
+    (npz, text) = SPECS["ocr-letters"].layouts
     text = replace(text, members=(replace(text.members[0], checksum=checksum),))
     spec = replace(
-        registry.OCR_LETTERS, stored={"full": n}, n_samples=n, layouts=(npz, text)
+        SPECS["ocr-letters"],
+        stored={"full": n},
+        n_samples=n,
+        layouts=(npz, text),
     )
     return Written(spec, folder, {"full": images}, {"full": labels})
 
@@ -210,7 +212,9 @@ def write_hopkins(root: Path, seed: int, n_sequences: int = 3) -> Written:
         labels[name] = motions - 1
     np.savez_compressed(folder / "hopkins155.npz", **arrays)
     spec = replace(
-        registry.HOPKINS155, stored={"full": n_sequences}, n_samples=n_sequences
+        SPECS["hopkins155"],
+        stored={"full": n_sequences},
+        n_samples=n_sequences,
     )
     spec = with_checksum(spec, folder / "hopkins155.npz")
     return Written(spec, folder, samples, labels)

@@ -18,7 +18,7 @@ from selfexpress.datasets.locations import (
     not_found,
     search_roots,
 )
-from selfexpress.datasets.readers import READERS, Part, read_sequences
+from selfexpress.datasets.readers import READERS, read_sequences
 from selfexpress.datasets.registry import SPECS, DatasetSpec
 from selfexpress.errors import ConfigError
 
@@ -26,13 +26,7 @@ __all__ = ["Dataset", "SequenceDataset", "available", "fetch", "load_dataset", "
 
 Root = str | os.PathLike[str] | None
 PlainName = Literal[
-    "mnist",
-    "fashion-mnist",
-    "emnist-lower",
-    "cifar10",
-    "coil20",
-    "orl",
-    "ocr-letters",
+    "mnist", "fashion-mnist", "emnist-lower", "cifar10", "coil20", "orl", "ocr-letters"
 ]
 
 
@@ -148,7 +142,11 @@ def load_dataset(
     """
     set_name, _, sequence = name.partition("/")
     spec = _spec(set_name)
-    _check_split(spec, split)
+    if split not in spec.splits:
+        raise ConfigError(
+            f"split must be one of {', '.join(spec.splits)} for {set_name}, got "
+            f"{split!r}. Use 'full' for all samples."
+        )
     if spec.sample_shape and sequence:
         raise ConfigError(
             f"{set_name} has no sequences, got {name!r}. Use {set_name!r} alone."
@@ -166,29 +164,12 @@ def available() -> tuple[DatasetSpec, ...]:
 
 
 def locate(name: str, *, root: Root = None) -> Location:
-    """Return where a data set's files are, without reading or downloading them.
-
-    Raises
-    ------
-    ConfigError
-        If there is no such data set.
-    DataError
-        If its files are in none of the folders searched.
-    """
-    spec = _spec(name)
-    return _obtain(spec, root, may_download=False)
+    """Return where a data set's files are, without reading or downloading them."""
+    return _obtain(_spec(name), root, may_download=False)
 
 
 def fetch(name: str, *, root: Root = None) -> Location:
-    """Return where a data set's files are, downloading them if they are nowhere.
-
-    Raises
-    ------
-    ConfigError
-        If there is no such data set.
-    DataError
-        If the files cannot be downloaded or are not the published ones.
-    """
+    """Return where a data set's files are, downloading them if they are nowhere."""
     return _obtain(_spec(name), root, may_download=True)
 
 
@@ -197,33 +178,27 @@ def read_dataset(spec: DatasetSpec, location: Location, *, split: str) -> Datase
     names = tuple(spec.stored) if split == "full" else (split,)
     reader = READERS[location.layout.reader]
     parts = reader(location.folder, location.layout, spec, names)
-    whole = parts[0] if len(parts) == 1 else _concatenate(parts)
-    return Dataset(
-        name=spec.name,
-        split=split,
-        samples=whole.samples,
-        labels=whole.labels,
-        class_names=spec.class_names,
-        citation=spec.citation,
-    )
+    # Not joined where there is one: that would copy it.
+    samples, labels = parts[0].samples, parts[0].labels
+    if len(parts) > 1:
+        samples = np.concatenate([part.samples for part in parts])
+        labels = np.concatenate([part.labels for part in parts])
+    return Dataset(spec.name, split, samples, labels, spec.class_names, spec.citation)
 
 
 def read_sequence_dataset(spec: DatasetSpec, location: Location) -> SequenceDataset:
     """Read all sequences of a data set of sequences."""
-    parts = read_sequences(location.folder, location.layout)
-    sequences = {
-        name: Dataset(
-            name=f"{spec.name}/{name}",
-            split="full",
-            samples=part.samples,
-            labels=part.labels,
-            class_names=tuple(
-                f"motion {i}" for i in range(1, int(part.labels.max()) + 2)
-            ),
-            citation=spec.citation,
+    sequences = {}
+    for name, part in read_sequences(location.folder, location.layout).items():
+        motions = tuple(f"motion {i + 1}" for i in range(int(part.labels.max()) + 1))
+        sequences[name] = Dataset(
+            f"{spec.name}/{name}",
+            "full",
+            part.samples,
+            part.labels,
+            motions,
+            spec.citation,
         )
-        for name, part in parts.items()
-    }
     return SequenceDataset(spec.name, "full", sequences, spec.citation)
 
 
@@ -235,17 +210,6 @@ def _spec(name: str) -> DatasetSpec:
     hint = f" Did you mean {close[0]}?" if close else ""
     raise ConfigError(
         f"The data set must be one of {', '.join(SPECS)}, got {name!r}.{hint}"
-    )
-
-
-def _check_split(spec: DatasetSpec, split: str) -> None:
-    """Raise ConfigError unless the data set has such a split."""
-    if split in spec.splits:
-        return
-    advice = f"Use {' or '.join(repr(name) for name in spec.splits)}."
-    raise ConfigError(
-        f"split must be one of {', '.join(spec.splits)} for {spec.name}, got "
-        f"{split!r}. {advice}"
     )
 
 
@@ -263,12 +227,6 @@ def _obtain(spec: DatasetSpec, root: Root, *, may_download: bool) -> Location:
         else f"There is no address to download it from in this form: see {spec.home}."
     )
     raise not_found(spec, roots, advice=advice)
-
-
-def _concatenate(parts: list[Part]) -> Part:
-    """Join parts in their order."""
-    samples = np.concatenate([part.samples for part in parts])
-    return Part(samples, np.concatenate([part.labels for part in parts]))
 
 
 def _pick(sequences: SequenceDataset, name: str) -> Dataset:

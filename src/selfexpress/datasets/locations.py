@@ -7,12 +7,10 @@ order: the folder given, or else ``$SELFEXPRESS_DATA`` and then the user's cache
 from __future__ import annotations
 
 import os
-import textwrap
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import pooch
 from rich.console import Console
@@ -26,7 +24,7 @@ from rich.progress import (
 
 from selfexpress.datasets.readers import READERS
 from selfexpress.datasets.registry import DatasetSpec, Download, Layout
-from selfexpress.errors import DataError, IgnoredSettingWarning
+from selfexpress.errors import DataError, IgnoredSettingWarning, one_line
 
 ENVIRONMENT_VARIABLE = "SELFEXPRESS_DATA"
 TRANSFER_BYTES = 1 << 16
@@ -34,13 +32,7 @@ TRANSFER_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class Location:
-    """Where a data set was found, and in which of its layouts.
-
-    Attributes
-    ----------
-    folder : Path
-    layout : Layout
-    """
+    """Where a data set was found, and in which of its layouts."""
 
     folder: Path
     layout: Layout
@@ -77,10 +69,7 @@ def user_cache() -> Path:
 def find(spec: DatasetSpec, roots: list[Path]) -> Location | None:
     """Return the first root's first layout whose files are all there.
 
-    Raises
-    ------
-    DataError
-        If a root holds no such layout, but files that are refused on purpose.
+    Files that are refused on purpose are a DataError where there is none.
     """
     for root in roots:
         folder = root / spec.name
@@ -105,15 +94,7 @@ def not_found(spec: DatasetSpec, roots: list[Path], *, advice: str) -> DataError
 
 
 def download_files(spec: DatasetSpec, root: Path) -> Location:
-    """Download the files of a data set to its folder under ``root``.
-
-    Each file is checked against its checksum before it takes its name there.
-
-    Raises
-    ------
-    DataError
-        If there is no network, or a checksum differs.
-    """
+    """Download the files of a data set to its folder under ``root``, each checked."""
     folder = root / spec.name
     for item in spec.downloads:
         _retrieve(item, folder, name=spec.name)
@@ -127,7 +108,8 @@ def download_files(spec: DatasetSpec, root: Path) -> Location:
 def _retrieve(item: Download, folder: Path, *, name: str) -> None:
     """Download one file with pooch, showing progress on standard error."""
     try:
-        with TransferBar(item.path) as bar:
+        bar = TransferBar(item.path)
+        with bar.progress:
             pooch.retrieve(
                 item.address,
                 known_hash=item.checksum or None,
@@ -140,7 +122,7 @@ def _retrieve(item: Download, folder: Path, *, name: str) -> None:
     # requests' own errors are OSErrors; a wrong checksum is a ValueError.
     except (OSError, ValueError) as error:
         is_checksum = isinstance(error, ValueError)
-        reason = str(error) if is_checksum else textwrap.shorten(str(error), 120)
+        reason = str(error) if is_checksum else one_line(error, longest=120)
         raise DataError(
             f"{name} could not be downloaded from {item.address} ({reason}). Try "
             f"again, put the file into {folder} yourself, or name a folder that holds "
@@ -165,35 +147,17 @@ class TransferBar:
 
     def __init__(self, title: str) -> None:
         self.total = 0
-        self._progress = Progress(
+        self.progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             DownloadColumn(),
             TimeRemainingColumn(),
             console=Console(stderr=True),
         )
-        self._task = self._progress.add_task(title, total=None)
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._progress.stop()
+        self._task = self.progress.add_task(title, total=None)
+        self.reset = partial(self.progress.reset, self._task)
+        self.close = self.progress.refresh
 
     def update(self, n_bytes: int) -> None:
         """Move on by ``n_bytes``."""
-        self._progress.update(self._task, total=self.total or None, advance=n_bytes)
-
-    def reset(self) -> None:
-        """Go back to the start."""
-        self._progress.reset(self._task)
-
-    def close(self) -> None:
-        """Show the final state."""
-        self._progress.refresh()
+        self.progress.update(self._task, total=self.total or None, advance=n_bytes)

@@ -156,21 +156,10 @@ def write_labels(path: str | os.PathLike[str], labels: ArrayLike) -> None:
 
 
 def read_csr(path: str | os.PathLike[str]) -> sparse.csr_array:
-    """Read a sparse matrix, such as coefficients, that :func:`write_csr` wrote.
+    """Read a sparse matrix from an ``.npz`` file in SciPy's layout, in CSR form.
 
-    Parameters
-    ----------
-    path : path
-        An ``.npz`` file in SciPy's layout, in CSR form.
-
-    Returns
-    -------
-    csr_array
-
-    Raises
-    ------
-    DataError
-        The file cannot be read, or its parts do not make a sparse matrix.
+    A file that cannot be read, or whose parts do not make a sparse matrix, is a
+    DataError.
     """
     path = Path(path)
     if path.suffix.lower() != ".npz":
@@ -191,20 +180,7 @@ def read_csr(path: str | os.PathLike[str]) -> sparse.csr_array:
 
 
 def write_csr(path: str | os.PathLike[str], matrix: sparse.sparray) -> None:
-    """Write a sparse matrix in SciPy's ``.npz`` layout; whole or not at all.
-
-    Parameters
-    ----------
-    path : path
-        Where to write, with suffix ``.npz``.
-    matrix : sparse array or matrix
-        Written in CSR form.
-
-    Raises
-    ------
-    DataError
-        The file cannot be written.
-    """
+    """Write a sparse matrix in SciPy's ``.npz`` layout, in CSR form; whole or not."""
     path = Path(path)
     if path.suffix.lower() != ".npz":
         raise DataError(

@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import parquet as pq
 
 from selfexpress.errors import DataError
 from selfexpress.files.arrays import write_labels
@@ -19,23 +21,11 @@ Append = Callable[[Labels], object]
 
 @contextmanager
 def label_writer(path: Path, n_labels: int) -> Iterator[Append]:
-    """Yield a function that appends labels to a file.
+    """Yield a function that appends to a file of ``n_labels`` labels in all.
 
     Memory does not grow with the labels for ``.npy``, ``.csv`` and ``.parquet``; other
     suffixes are written in the end. The file takes its place when the block is left
     without an error.
-
-    Parameters
-    ----------
-    path : Path
-        Replaced if it exists.
-    n_labels : int
-        How many labels there will be in all.
-
-    Raises
-    ------
-    DataError
-        If the file cannot be written, or got more or fewer labels.
     """
     n_written = 0
     with _WRITERS.get(path.suffix.lower(), _whole)(path, n_labels) as write:
@@ -70,9 +60,6 @@ def _csv(path: Path, _n_labels: int) -> Iterator[Append]:
 
 @contextmanager
 def _parquet(path: Path, _n_labels: int) -> Iterator[Append]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     schema = pa.schema([("label", pa.int64())])
     with (
         replacing(path) as target,

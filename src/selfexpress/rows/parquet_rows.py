@@ -26,7 +26,7 @@ from selfexpress.files.tables import (
     table_rows,
 )
 from selfexpress.rows.shards import regroup
-from selfexpress.rows.sources import RowBlock, is_exact_in_single
+from selfexpress.rows.sources import RowBlock, Rows, is_exact_in_single
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _PIECE_VALUES = 2**21
 
 
-class ParquetRows:
+class ParquetRows(Rows):
     """Rows of a Parquet file that stays on disk.
 
     The file may hold columns of numbers or one column of lists, fixed-size or not.
@@ -67,33 +67,13 @@ class ParquetRows:
             ]
         # Row group g holds the rows from starts[g] up to starts[g + 1].
         self._starts: list[int] = [0, *accumulate(groups)]
-        if len(self) == 0:
+        if self._starts[-1] == 0:
             raise DataError(f"{path} must hold at least one row, but is empty.")
-        self._feature_names: tuple[str, ...] | None = None
-        self._n_features = len(self._names)
-        if is_list(schema.field(self._names[0]).type):
-            self._n_features = 0  # not known yet
-            self._n_features = next(self._pieces(0, 1)).shape[1]
-        elif name is None:
-            self._feature_names = tuple(self._names)
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns."""
-        return self._n_features
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the columns; None for lists, which have none."""
-        return self._feature_names
-
-    def __len__(self) -> int:
-        """Number of rows."""
-        return self._starts[-1]
-
-    def blocks(self, block_size: int) -> Iterator[RowBlock]:
-        """Yield all rows in order, ``block_size`` at a time; the last may be short."""
-        return self.blocks_between(0, len(self), block_size=block_size)
+        is_table = not is_list(schema.field(self._names[0]).type)
+        names = self._names if is_table and name is None else None
+        super().__init__(self._starts[-1], len(self._names) if is_table else 0, names)
+        if not is_table:
+            self.n_features = next(self._pieces(0, 1)).shape[1]
 
     def blocks_between(
         self, start: int, stop: int, *, block_size: int
@@ -134,7 +114,7 @@ class ParquetRows:
         position = self._starts[first_group]
         with open_parquet(self._path, n_columns=len(self._names)) as file:
             batches = file.iter_batches(
-                batch_size=self._piece_size(),
+                batch_size=max(1, _PIECE_VALUES // max(self.n_features, 128)),
                 row_groups=range(first_group, last_group),
                 columns=self._names,
             )
@@ -157,16 +137,13 @@ class ParquetRows:
                 f"({one_line(error)}). Write or fetch it again."
             ) from error
 
-    def _piece_size(self) -> int:
-        return max(1, _PIECE_VALUES // max(self._n_features, 128))
-
     def _decoded(self, batch: pa.RecordBatch) -> Array:
         import pyarrow as pa
 
         table = pa.Table.from_batches([batch])
         check_table(table, self._names, self._path)
         rows = table_rows(table, self._path)
-        width = self._n_features or rows.shape[1]
+        width = self.n_features or rows.shape[1]
         if rows.shape[1] != width or width == 0:
             raise DataError(
                 f"{self._path} must hold lists of equal length of at least 1, but has "

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from selfexpress.errors import DataError, one_line
-from selfexpress.rows.sources import RowBlock, RowSource, blocks_between, names_of
+from selfexpress.rows.sources import RowBlock, Rows, RowSource, blocks_between, names_of
 
 
-class Shards:
+class Shards(Rows):
     """The rows of several sources, one source after the other.
 
     Parameters
@@ -37,36 +37,22 @@ class Shards:
     ) -> None:
         if not sources:
             raise DataError("Shards must exist, but there are none. Check the files.")
-        self._sources = list(sources)
-        self._starts = [0, *accumulate(len(source) for source in sources)]
         called = labels or [f"shard {number}" for number in range(len(sources))]
+        first: tuple[str, tuple[str, ...]] | None = None
         for source, label in zip(sources, called, strict=True):
-            self._require_as_wide(source, label, first=called[0])
-        named = [
-            (names, label)
-            for source, label in zip(sources, called, strict=True)
-            if (names := names_of(source)) is not None
-        ]
-        for names, label in named[1:]:
-            _require_same_names(names, label, known=named[0][0], first=named[0][1])
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns."""
-        return self._sources[0].n_features
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the columns, as the first shard has them that tells any."""
-        return next(filter(None, map(names_of, self._sources)), None)
-
-    def __len__(self) -> int:
-        """Number of rows."""
-        return self._starts[-1]
-
-    def blocks(self, block_size: int) -> Iterator[RowBlock]:
-        """Yield all rows in order, ``block_size`` at a time; the last may be short."""
-        return self.blocks_between(0, len(self), block_size=block_size)
+            if source.n_features != sources[0].n_features:
+                raise DataError(
+                    f"Shards must have equally many features, but {label} has "
+                    f"{source.n_features} and {called[0]} {sources[0].n_features}. "
+                    "Remove or correct it."
+                )
+            if (names := names_of(source)) is not None:
+                first = first or (label, names)
+                _require_same_names(names, label, known=first[1], first=first[0])
+        self._sources = list(sources)
+        self._starts = [0, *accumulate(map(len, sources))]
+        names = None if first is None else first[1]
+        super().__init__(self._starts[-1], sources[0].n_features, names)
 
     def blocks_between(
         self, start: int, stop: int, *, block_size: int
@@ -94,14 +80,6 @@ class Shards:
         rows = torch.cat(parts)
         return rows[torch.argsort(order).to(rows.device)]
 
-    def _require_as_wide(self, source: RowSource, label: str, *, first: str) -> None:
-        if source.n_features != self.n_features:
-            raise DataError(
-                f"Shards must have equally many features, but {label} has "
-                f"{source.n_features} and {first} {self.n_features}. Remove or correct "
-                "it."
-            )
-
     def _pieces(self, start: int, stop: int, block_size: int) -> Iterator[Tensor]:
         number = max(0, bisect_right(self._starts, start) - 1)
         for source, offset in zip(
@@ -126,7 +104,7 @@ def _require_same_names(
             )
 
 
-class OwnRows:
+class OwnRows(Rows):
     """The rows of a source that this process owns, as part of the whole.
 
     The length is that of the whole source and positions are those in it, but blocks
@@ -151,19 +129,11 @@ class OwnRows:
         *,
         combine: Callable[[Tensor], Tensor],
     ) -> None:
+        super().__init__(len(source), source.n_features)
         self._source = source
         self._start = start
         self._stop = stop
         self._combine = combine
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns."""
-        return self._source.n_features
-
-    def __len__(self) -> int:
-        """Number of rows of all processes."""
-        return len(self._source)
 
     def blocks(self, block_size: int) -> Iterator[RowBlock]:
         """Yield the own rows in order, ``block_size`` at a time."""
@@ -183,15 +153,7 @@ class OwnRows:
 def regroup(
     pieces: Iterable[Tensor], *, start: int, block_size: int
 ) -> Iterator[RowBlock]:
-    """Turn pieces of any length into blocks of equal length; the last may be short.
-
-    Parameters
-    ----------
-    pieces : iterable of Tensor of shape (any, D)
-    start : int
-        Position of the first row.
-    block_size : int
-    """
+    """Turn pieces of any length into blocks of equal length, counted from ``start``."""
     waiting: list[Tensor] = []
     n_waiting = 0
     for piece in pieces:

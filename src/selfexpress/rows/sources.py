@@ -50,7 +50,7 @@ class RowSource(Protocol):
     """What the pipeline asks of data: its size, blocks in order, rows by position.
 
     ``blocks`` may be called any number of times and always starts at the first row:
-    training walks the data twice a step. A source whose columns have names may tell
+    training walks the data twice a step. A source whose columns have names may give
     them as ``feature_names``; ``predict`` then refuses others than those of ``fit``.
     """
 
@@ -72,7 +72,38 @@ class RowSource(Protocol):
         ...
 
 
-class ArraySource:
+class Rows:
+    """Base of our own sources: their size, and blocks by way of ``blocks_between``.
+
+    Attributes
+    ----------
+    n_features : int
+    feature_names : tuple of str or None
+        Names of the columns, if they have any.
+    """
+
+    def __init__(
+        self, n_rows: int, n_features: int, feature_names: Sequence[str] | None = None
+    ) -> None:
+        self._n_rows = int(n_rows)
+        self.n_features = int(n_features)
+        self.feature_names = None if feature_names is None else tuple(feature_names)
+
+    def __len__(self) -> int:
+        return self._n_rows
+
+    def blocks(self, block_size: int) -> Iterator[RowBlock]:
+        """Yield all rows in order, ``block_size`` at a time; the last may be short."""
+        return self.blocks_between(0, len(self), block_size=block_size)
+
+    def blocks_between(
+        self, start: int, stop: int, *, block_size: int
+    ) -> Iterator[RowBlock]:
+        """Yield the rows from ``start`` up to ``stop``, as :meth:`blocks` does."""
+        raise NotImplementedError
+
+
+class ArraySource(Rows):
     """Rows of a tensor, a NumPy array or a ``np.memmap``.
 
     A memory-mapped array stays on disk: only the rows of the block at hand are read.
@@ -96,23 +127,10 @@ class ArraySource:
         device: torch.device | str = "cpu",
         feature_names: Sequence[str] | None = None,
     ) -> None:
+        super().__init__(array.shape[0], array.shape[1], feature_names)
         self._array = array
         self._dtype = dtype
         self._device = torch.device(device)
-        self.feature_names = None if feature_names is None else tuple(feature_names)
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns."""
-        return int(self._array.shape[1])
-
-    def __len__(self) -> int:
-        """Number of rows."""
-        return int(self._array.shape[0])
-
-    def blocks(self, block_size: int) -> Iterator[RowBlock]:
-        """Yield all rows in order, ``block_size`` at a time; the last may be short."""
-        return self.blocks_between(0, len(self), block_size=block_size)
 
     def blocks_between(
         self, start: int, stop: int, *, block_size: int
@@ -134,11 +152,11 @@ class ArraySource:
             # A copy: torch refuses to share read-only memory without a warning, and
             # has no numbers with the bytes in another order.
             rows = torch.from_numpy(np.array(rows, dtype=rows.dtype.newbyteorder("=")))
-            _forget(self._array)
+            _release_pages(self._array)
         return rows.to(device=self._device, dtype=self._dtype)
 
 
-class MappedSource:
+class MappedSource(Rows):
     """Rows of a source, each block mapped when it is asked for.
 
     Nothing is kept: walking the rows twice computes them twice.
@@ -158,23 +176,10 @@ class MappedSource:
         function: Callable[[Tensor], Tensor],
         n_features: int | None = None,
     ) -> None:
+        names = names_of(source) if n_features is None else None
+        super().__init__(len(source), n_features or source.n_features, names)
         self._source = source
         self._function = function
-        self._n_features = n_features or source.n_features
-        self.feature_names = names_of(source) if n_features is None else None
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns."""
-        return self._n_features
-
-    def __len__(self) -> int:
-        """Number of rows."""
-        return len(self._source)
-
-    def blocks(self, block_size: int) -> Iterator[RowBlock]:
-        """Yield all rows in order, ``block_size`` at a time; the last may be short."""
-        return map(self._mapped, self._source.blocks(block_size))
 
     def blocks_between(
         self, start: int, stop: int, *, block_size: int
@@ -218,10 +223,7 @@ class UnitRows(MappedSource):
 class CheckedRows(MappedSource):
     """The rows of a source that is not ours, moved to a device, if one is given.
 
-    Raises
-    ------
-    DataError
-        When a block is read that holds NaN or infinity.
+    A row with NaN or infinity is a :class:`DataError` when it is read.
     """
 
     def __init__(
@@ -263,7 +265,7 @@ class _Shape:
 
 
 def columns_of(source: RowSource) -> Any:
-    """Return what has the columns of a source, by name if it tells any, for checks."""
+    """Return what has the columns of a source, by name if it has any, for checks."""
     names = names_of(source)
     if names is None:
         return _Shape(len(source), source.n_features)
@@ -274,7 +276,7 @@ def columns_of(source: RowSource) -> Any:
 
 
 def names_of(source: RowSource) -> tuple[str, ...] | None:
-    """Return the names of a source's columns, if it tells any."""
+    """Return the names of a source's columns, if it has any."""
     names: tuple[str, ...] | None = getattr(source, "feature_names", None)
     return names
 
@@ -285,20 +287,10 @@ def blocks_between(
     """Yield the rows of a source from ``start`` up to ``stop``, in order.
 
     A source with a method of this name reads nothing else; any other is asked for the
-    rows by position.
-
-    Parameters
-    ----------
-    source : RowSource
-    start, stop : int
-    block_size : int
-        Rows of a block; the last may be short.
-
-    Returns
-    -------
-    iterator of RowBlock
-        ``index`` counts from the first row of the source, not from ``start``.
+    rows by position. ``index`` counts from the first row of the source.
     """
+    if (start, stop) == (0, len(source)):
+        return source.blocks(block_size)
     if isinstance(source, _HasRanges):
         return source.blocks_between(start, stop, block_size=block_size)
     starts = range(start, stop, block_size)
@@ -315,7 +307,7 @@ class _HasRanges(Protocol):
     ) -> Iterator[RowBlock]: ...
 
 
-def _forget(array: Tensor | NDArray[np.generic]) -> None:
+def _release_pages(array: Tensor | NDArray[np.generic]) -> None:
     """Drop the pages of a mapped file that were read, or they pile up in memory.
 
     Only where they cannot have been changed. The system still has them at hand.

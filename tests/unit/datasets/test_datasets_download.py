@@ -125,7 +125,8 @@ def test_a_missing_file_on_the_server_is_one_clear_error(server, tmp_path, seed)
 
 
 def test_the_progress_bar_survives_an_unknown_length(capfd):
-    with TransferBar("file.gz") as bar:
+    bar = TransferBar("file.gz")
+    with bar.progress:
         bar.update(10)
         bar.total = 20
         bar.reset()

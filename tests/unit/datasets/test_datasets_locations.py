@@ -122,7 +122,8 @@ def test_descriptions_are_consistent(spec):
 
 
 def test_image_files_have_the_size_that_their_counts_ask_for():
-    for spec in (registry.MNIST, registry.FASHION_MNIST, registry.EMNIST_LOWER):
+    for name in ("mnist", "fashion-mnist", "emnist-lower"):
+        spec = registry.SPECS[name]
         layout = spec.layouts[0]
         for file in layout.members or layout.files:
             n = spec.stored[file.part]

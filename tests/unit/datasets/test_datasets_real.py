@@ -73,7 +73,7 @@ def test_fashion_mnist_has_its_published_counts(data_folder):
 
 
 def test_fashion_mnist_content_sums_belong_to_the_published_gzip_sums(data_folder):
-    for item in registry.FASHION_MNIST.downloads:
+    for item in registry.SPECS["fashion-mnist"].downloads:
         content = (data_folder / "fashion-mnist" / item.path).read_bytes()
         assert f"md5:{hashlib.md5(content).hexdigest()}" == item.checksum
 
@@ -100,7 +100,7 @@ def test_cifar10_channels_have_the_published_means(colours):
 def test_cifar10_is_the_same_from_batch_files(colours, data_folder, tmp_path):
     folder = tmp_path / "cifar10" / "cifar-10-batches-bin"
     folder.mkdir(parents=True)
-    for i, file in enumerate(registry.CIFAR10.layouts[0].files):
+    for i, file in enumerate(registry.SPECS["cifar10"].layouts[0].files):
         records = np.concatenate(
             [
                 colours.labels[10_000 * i : 10_000 * (i + 1), None].astype(np.uint8),
