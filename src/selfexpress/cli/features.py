@@ -23,8 +23,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from selfexpress.features import Whitening
     from selfexpress.rows.sources import RowSource
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    if not re.fullmatch(r"\d+(x\d+){1,2}", text):
+        raise typer.BadParameter(
+            f"it must look like 28x28 or 3x32x32, got {text!r}. Give the height and "
+            "width, after the number of channels if several."
+        )
+    return tuple(int(side) for side in text.split("x"))
 
 
 def features(
@@ -63,8 +71,12 @@ def features(
         int | None, typer.Option(help="Side that images are first resized to.")
     ] = None,
     image_shape: Annotated[
-        str | None,
-        typer.Option(help="Shape of images stored as rows: 28x28, or 3x32x32."),
+        Any,
+        typer.Option(
+            help="Shape of images stored as rows: 28x28, or 3x32x32.",
+            parser=_shape,
+            metavar="SHAPE",
+        ),
     ] = None,
     scales: Annotated[
         int | None, typer.Option(help="Scales J of the scattering; 3 unless given.")
@@ -95,17 +107,12 @@ def features(
     """
     from selfexpress.features import Whitening
     from selfexpress.files.arrays import FORMATS
-    from selfexpress.ops.devices import resolve_device
-    from selfexpress.rows.sources import CheckedRows
 
     if paper:
         scattering, resize, project = True, resize or 32, project or 500
-    components = _new_components(whiten, project, center=center, block_size=block_size)
-    is_new = components is not None
+    _require_features(scattering, whiten, project, projection)
+    is_new = whiten is not None or project is not None
     taken, kept = (None, projection) if is_new else (projection, None)
-    if taken is not None:
-        components = Whitening.load(taken)
-    _require_some(scattering, components)
     of_scattering = {"resize": resize, "image-shape": image_shape}
     of_scattering |= {"scales": scales, "angles": angles}
     _require_used(
@@ -115,38 +122,50 @@ def features(
     )
     require_writable(output, suffixes=FORMATS)
     require_writable(kept)
+    components = None if taken is None else Whitening.load(taken)
     require_apart(
         {"DATA": data, "--projection": taken},
         {"--output": output, "--projection": kept},
     )
-    on = resolve_device(device)
-    if scattering:
-        shape = {"image_shape": _parse_shape(image_shape), "resize": resize}
-        samples = _read_samples(data, name=name, split=split)
-        source = _scattered(samples, on, J=scales, L=angles, **shape)
-    else:
-        source = CheckedRows(_read_rows(data, name=name, split=split), device=on)
-    stages = _Stages(quiet=quiet)
-    if components is not None:
-        if is_new:
-            with stages.watched("finding components", source) as counted:
-                components.fit(counted)
+    settings = {"J": scales, "L": angles, "image_shape": image_shape, "resize": resize}
+    source = _opened(data, name, split, device, settings if scattering else None)
+    facts: dict[str, Any] = {"output": str(output), "n_samples": len(source)}
+    seconds: dict[str, float] = {}
+    if is_new:
+        n_components, levelled = (whiten, True) if project is None else (project, False)
+        components = Whitening(
+            n_components, center=center, whiten=levelled, block_size=block_size
+        )
+        with _timed("finding components", source, seconds, quiet) as counted:
+            components.fit(counted)
+        facts["explained"] = float(components.explained_.sum())
         if kept is not None:
             components.save(kept)
+    if components is not None:
         source = components.stream(source)
-    with stages.watched("writing features", source) as counted:
+    with _timed("writing features", source, seconds, quiet) as counted:
         _write(output, counted, block_size)
-    explained = {}
-    if is_new and components is not None:
-        explained["explained"] = float(components.explained_.sum())
-    _report(output, source, stages.seconds, explained, as_json=as_json)
+    facts |= {"n_features": source.n_features, "seconds": seconds}
+    if as_json:
+        print(json.dumps(facts))
+        return
+    print(f"{len(source)} rows of {source.n_features} features written to {output}")
+    if "explained" in facts:
+        print(f"components hold {facts['explained']:.1%} of the total")
 
 
-def _require_some(*features: object) -> None:
-    if not any(features):
+def _require_features(
+    scattering: bool, whiten: Any, project: int | None, projection: Path | None
+) -> None:
+    if not scattering and (whiten, project, projection) == (None, None, None):
         raise ConfigError(
             "At least one of --scattering, --whiten, --project, --projection and "
             "--paper must be given, got none. Say which features to compute."
+        )
+    if whiten is not None and project is not None:
+        raise ConfigError(
+            f"Only one of --whiten and --project may be given, got {whiten} and "
+            f"{project}. --whiten levels the components, --project does not."
         )
 
 
@@ -161,7 +180,35 @@ def _require_used(*groups: tuple[str, bool, Mapping[str, object]]) -> None:
                 )
 
 
-def _scattered(samples: NDArray[Any], device: Any, **settings: Any) -> RowSource:
+def _opened(
+    data: str,
+    name: str | None,
+    split: str | None,
+    device: str,
+    settings: dict[str, Any] | None,
+) -> RowSource:
+    """Return rows, with the names of their columns, or the scattering of images."""
+    import numpy as np
+
+    from selfexpress.ops.devices import resolve_device
+    from selfexpress.rows.opening import as_source
+    from selfexpress.rows.sources import CheckedRows
+
+    on = resolve_device(device)
+    if settings is not None:
+        return _scattered(_read_samples(data, name, split), on, settings)
+    if is_file(data):
+        rows = read_rows(data, name=name)
+    else:
+        rows = _read_samples(data, name, split)
+    return CheckedRows(
+        as_source(rows) if isinstance(rows, np.ndarray) else rows, device=on
+    )
+
+
+def _scattered(
+    samples: NDArray[Any], device: Any, settings: dict[str, Any]
+) -> RowSource:
     """Return the scattering of images, computed as they are walked."""
     import numpy as np
     import torch
@@ -182,62 +229,26 @@ def _scattered(samples: NDArray[Any], device: Any, **settings: Any) -> RowSource
     return MappedSource(source, transform, len(transformer.get_feature_names_out()))
 
 
-class _Stages:
-    """Progress bars on stderr and the seconds of each stage."""
+@contextmanager
+def _timed(
+    stage: str, source: RowSource, seconds: dict[str, float], quiet: bool
+) -> Iterator[RowSource]:
+    """Yield the same rows; walking them moves a bar. Add the stage's seconds."""
+    from selfexpress.rows.sources import MappedSource
 
-    def __init__(self, *, quiet: bool) -> None:
-        self.seconds: dict[str, float] = {}
-        self._quiet = quiet
+    start = time.perf_counter()
+    with rows_bar(quiet=quiet) as progress:
+        task = progress.add_task(stage, total=len(source))
 
-    @contextmanager
-    def watched(self, name: str, source: RowSource) -> Iterator[RowSource]:
-        """Yield the same rows; walking them moves the bar."""
-        from selfexpress.rows.sources import MappedSource
+        def count(rows: Tensor) -> Tensor:
+            progress.advance(task, len(rows))
+            return rows
 
-        start = time.perf_counter()
-        with rows_bar(quiet=self._quiet) as progress:
-            task = progress.add_task(name, total=len(source))
-
-            def count(rows: Tensor) -> Tensor:
-                progress.advance(task, len(rows))
-                return rows
-
-            yield MappedSource(source, count)
-        self.seconds[name] = time.perf_counter() - start
+        yield MappedSource(source, count)
+    seconds[stage] = time.perf_counter() - start
 
 
-def _new_components(
-    whiten: int | str | None, project: int | None, *, center: bool, block_size: int
-) -> Whitening | None:
-    from selfexpress.features import Whitening
-
-    if whiten is not None and project is not None:
-        raise ConfigError(
-            f"Only one of --whiten and --project may be given, got {whiten} and "
-            f"{project}. --whiten levels the components, --project does not."
-        )
-    n_components = whiten if project is None else project
-    if n_components is None:
-        return None
-    return Whitening(
-        n_components, center=center, whiten=project is None, block_size=block_size
-    )
-
-
-def _read_rows(data: str, *, name: str | None, split: str | None) -> RowSource:
-    """Return rows of a file, folder or data set, with the names of their columns."""
-    import numpy as np
-
-    from selfexpress.rows.opening import as_source
-
-    if is_file(data):
-        rows = read_rows(data, name=name)
-    else:
-        rows = _read_samples(data, name=name, split=split)
-    return as_source(rows) if isinstance(rows, np.ndarray) else rows
-
-
-def _read_samples(data: str, *, name: str | None, split: str | None) -> NDArray[Any]:
+def _read_samples(data: str, name: str | None, split: str | None) -> NDArray[Any]:
     """Return images; a ``.npy`` file stays on disk."""
     from selfexpress.files.arrays import read_array
 
@@ -246,17 +257,6 @@ def _read_samples(data: str, *, name: str | None, split: str | None) -> NDArray[
     if is_file(data):
         return read_array(data, name=name, mmap=True)
     return read_dataset(data, split=split or "full").samples
-
-
-def _parse_shape(text: str | None) -> tuple[int, ...] | None:
-    if text is None:
-        return None
-    if not re.fullmatch(r"\d+(x\d+){1,2}", text):
-        raise ConfigError(
-            f"--image-shape must look like 28x28 or 3x32x32, got {text!r}. "
-            "Give the height and width, after the number of channels if several."
-        )
-    return tuple(int(side) for side in text.split("x"))
 
 
 def _write(output: Path, source: RowSource, block_size: int) -> None:
@@ -286,22 +286,3 @@ def _write(output: Path, source: RowSource, block_size: int) -> None:
                 os.posix_fallocate(file.fileno(), 0, target.stat().st_size)
         fill(table)
         table.flush()
-
-
-def _report(
-    output: Path,
-    source: RowSource,
-    seconds: dict[str, float],
-    explained: dict[str, float],
-    *,
-    as_json: bool,
-) -> None:
-    n_samples, n_features = len(source), source.n_features
-    if as_json:
-        counts = {"n_samples": n_samples, "n_features": n_features}
-        facts = {"output": str(output), **counts, "seconds": seconds, **explained}
-        print(json.dumps(facts))
-        return
-    print(f"{n_samples} rows of {n_features} features written to {output}")
-    for share in explained.values():
-        print(f"components hold {share:.1%} of the total")

@@ -179,10 +179,7 @@ def fit(
             warnings=warned,
         )
         write_config(run / CONFIG_FILE, config_text(options, model.settings_))
-    if as_json:
-        print(json.dumps(_summary(model, output, labels, run)))
-    else:
-        _print_summary(model, output, labels, run)
+    _print_summary(model, output, labels, run, as_json=as_json)
 
 
 with_settings(fit, before="device")
@@ -204,45 +201,35 @@ def _loggers(log_csv: Path | None, log_tensorboard: Path | None) -> list[Any]:
     return [logger(path) for logger, path in loggers.items() if path is not None]
 
 
-def _summary(
-    model: SENet, output: Path, labels: Path | None, run: Path | None
-) -> dict[str, object]:
-    import numpy as np
-
-    sizes = np.bincount(model.labels_, minlength=model.n_clusters_)
-    written = {} if labels is None else {"labels": str(labels)}
-    if run is not None:
-        written |= {"run": str(run), "config": f"{run}/{CONFIG_FILE}"}
-    return {
-        "model": str(output),
-        "n_samples": len(model.labels_),
-        "n_clusters": model.n_clusters_,
-        "cluster_sizes": sizes.tolist(),
-        "objective": float(model.history_["objective"][-1]),
-        "n_iter": model.n_iter_,
-        "seconds": model.timings_,
-        "settings": model.settings_,
-        **written,
-    }
-
-
 def _print_summary(
-    model: SENet, output: Path, labels: Path | None, run: Path | None
+    model: SENet, output: Path, labels: Path | None, run: Path | None, *, as_json: bool
 ) -> None:
     import numpy as np
 
-    counted = " (auto)" if model.n_clusters == AUTO else ""
-    print(f"{len(model.labels_)} rows in {model.n_clusters_} clusters{counted}")
     sizes = np.bincount(model.labels_, minlength=model.n_clusters_)
+    objective, n_samples = float(model.history_["objective"][-1]), len(model.labels_)
+    if as_json:
+        files = {"model": output, "labels": labels, "run": run}
+        files["config"] = None if run is None else run / CONFIG_FILE
+        facts: dict[str, Any] = {
+            name: str(path) for name, path in files.items() if path is not None
+        }
+        facts |= {"n_samples": n_samples, "n_clusters": model.n_clusters_}
+        facts |= {"cluster_sizes": sizes.tolist(), "objective": objective}
+        facts |= {"n_iter": model.n_iter_, "seconds": model.timings_}
+        print(json.dumps(facts | {"settings": model.settings_}))
+        return
+    counted = " (auto)" if model.n_clusters == AUTO else ""
+    print(f"{n_samples} rows in {model.n_clusters_} clusters{counted}")
     if len(sizes) > _MOST_LISTED:
         print(f"of {sizes.min()} to {sizes.max()} rows, {np.median(sizes):g} in half")
     else:
         rows = [(str(cluster), str(size)) for cluster, size in enumerate(sizes)]
         print_table(("cluster", "rows"), rows)
-    objective, gamma = model.history_["objective"][-1], model.settings_["gamma"]
-    stages = ", ".join(f"{name} {s:.1f} s" for name, s in model.timings_.items())
+    gamma, seconds = model.settings_["gamma"], model.timings_
+    stages = ", ".join(f"{name} {took:.1f} s" for name, took in seconds.items())
     print(f"objective {objective:.4g} after {model.n_iter_} steps, gamma {gamma:.4g}")
-    print(f"{sum(model.timings_.values()):.1f} s: {stages}")
+    print(f"{sum(seconds.values()):.1f} s: {stages}")
     print(f"model written to {output}")
     if labels is not None:
         print(f"labels written to {labels}")

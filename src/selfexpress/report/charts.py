@@ -133,11 +133,8 @@ def _range(values: Floats, is_log: bool) -> tuple[float, float]:
 
 
 def _ticks(low: float, high: float, is_log: bool) -> list[float]:
-    if is_log:
-        first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
-        powers = [10.0**power for power in range(first, last + 1)]
-        return powers[:: max(1, len(powers) // 5)] or [low, high]
-    rough = (high - low) / 4
-    size = 10 ** math.floor(math.log10(rough))
-    step = next(size * k for k in (1, 2, 2.5, 5, 10) if size * k >= rough)
-    return [step * k for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    from matplotlib.ticker import LogLocator, MaxNLocator
+
+    locator = LogLocator(numticks=6) if is_log else MaxNLocator(4)
+    ticks = np.asarray(locator.tick_values(low, high))
+    return [float(tick) for tick in ticks if low <= tick <= high]

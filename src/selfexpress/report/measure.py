@@ -104,24 +104,26 @@ def measure_scores(
 
 
 @dataclass(frozen=True, eq=False)
-class Membership:
-    """How samples lie to the centres of the clusters in the embedding.
+class Members:
+    """Which members of a cluster are typical, and which could belong elsewhere.
 
-    ``distances`` (N,) are to the centre of a sample's own cluster. ``margins`` (N,) are
-    ``(other - own) / (other + own)``, where ``own`` is that distance and ``other`` the
-    one to the nearest other centre: 1 at the own centre, 0 half-way between two,
-    negative if another centre is nearer; 1 with a single cluster.
+    ``margins`` (N,) are ``(other - own) / (other + own)``, where ``own`` is the
+    distance to the mean of the own cluster in the embedding and ``other`` the one to
+    the nearest other mean: 1 at the own, 0 half-way between two, negative if another
+    is nearer; 1 with a single cluster. ``central`` (k, G) have the smallest distance
+    of their cluster, ``doubtful`` the smallest margins below 0.9; -1 where there are
+    no more.
     """
 
-    distances: Floats
     margins: Floats
+    central: Integers
+    doubtful: Integers
 
 
-def membership(embedding: Floats, labels: Integers, n_clusters: int) -> Membership:
-    """Measure how clearly each sample belongs to its cluster.
-
-    The centre of a cluster is the mean of its embedding rows.
-    """
+def measure_members(
+    embedding: Floats, labels: Integers, n_clusters: int, count: int
+) -> Members:
+    """Measure how clearly each sample belongs to its cluster."""
     sizes = np.bincount(labels, minlength=n_clusters)
     sums = np.zeros((n_clusters, embedding.shape[1]))
     np.add.at(sums, labels, embedding)
@@ -135,7 +137,12 @@ def membership(embedding: Floats, labels: Integers, n_clusters: int) -> Membersh
         distances[rows] = own = distance[own_place]
         distance[own_place] = np.inf
         margins[rows] = _margin(own, distance.min(axis=1))
-    return Membership(distances, margins)
+    doubtful = _first_of_each(margins, labels, n_clusters, count)
+    return Members(
+        margins,
+        central=_first_of_each(distances, labels, n_clusters, count),
+        doubtful=np.where(margins[doubtful] < _NO_DOUBT, doubtful, -1),
+    )
 
 
 def _margin(own: Floats, other: Floats) -> Floats:
@@ -145,24 +152,6 @@ def _margin(own: Floats, other: Floats) -> Floats:
     has_margin = np.isfinite(total) & (total > 0)
     np.divide(other - own, total, out=margin, where=has_margin)
     return margin
-
-
-def central_members(
-    found: Membership, labels: Integers, n_clusters: int, count: int
-) -> Integers:
-    """Return the samples nearest to the centre of each cluster, (k, G)."""
-    return _first_of_each(found.distances, labels, n_clusters, count)
-
-
-def doubtful_members(
-    found: Membership, labels: Integers, n_clusters: int, count: int
-) -> Integers:
-    """Return the samples of smallest margin of each cluster, (k, G).
-
-    A margin of 0.9 or more is no doubt at all: such samples are left out.
-    """
-    chosen = _first_of_each(found.margins, labels, n_clusters, count)
-    return np.where(found.margins[chosen] < _NO_DOUBT, chosen, -1)
 
 
 def _first_of_each(

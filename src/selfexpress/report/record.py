@@ -104,48 +104,23 @@ class Gallery:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A fitted model and its data, as far as a report needs them.
-
-    Attributes
-    ----------
-    title, method, created, command : str
-        ``created`` is a date and time, ``command`` empty if there was none.
-    n_features, n_clusters : int
-    versions : dict of str to str
-    settings : tuple of Setting
-    seconds : dict of str to float
-        By stage.
-    scores : dict of str to float
-        Against the truth; empty without one.
-    class_names : tuple of str
-        Empty without a truth.
-    warnings : tuple of str
-    labels : ndarray of shape (N,)
-    truth : ndarray of shape (N,) or (0,)
-        Positions in ``class_names``.
-    history : dict of str to ndarray
-        By training step; empty for methods that do not train.
-    points : Points
-    coefficients : Coefficients
-    graph : Graph
-    gallery : Gallery
-    """
+    """A fitted model and its data, as far as a report needs them."""
 
     title: str
     method: str
-    created: str
+    created: str  # date and time
     command: str
     n_features: int
     n_clusters: int
     versions: dict[str, str]
     settings: tuple[Setting, ...]
-    seconds: dict[str, float]
-    scores: dict[str, float]
+    seconds: dict[str, float]  # by stage
+    scores: dict[str, float]  # against the truth
     class_names: tuple[str, ...]
     warnings: tuple[str, ...]
-    labels: Integers
-    truth: Integers
-    history: dict[str, Floats]
+    labels: Integers  # (N,)
+    truth: Integers  # positions in class_names, (N,) or (0,)
+    history: dict[str, Floats]  # by training step
     points: Points
     coefficients: Coefficients
     graph: Graph

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from os import PathLike
 from pathlib import Path
@@ -159,26 +160,15 @@ def _built(hint: Any, value: Any, path: str, arrays: dict[str, Array]) -> Any:
         return tuple(_built(items[0], each, path, arrays) for each in value)
     if origin is dict:
         return {str(k): _built(items[1], v, stem + k, arrays) for k, v in value.items()}
-    _SIMPLE[hint](value, path)
+    _require(_IS_SIMPLE[hint](value), f"{path} is no {hint.__name__} of a run")
     return value
 
 
-def _check_text(value: Any, path: str) -> None:
-    is_short = isinstance(value, str) and len(value) <= LONGEST_TEXT
-    _require(is_short, f"{path} is no text, or too long")
-
-
-def _check_count(value: Any, path: str) -> None:
-    is_count = type(value) is int and 0 <= value < 2**53
-    _require(is_count, f"{path} is no count")
-
-
-def _check_number(value: Any, path: str) -> None:
-    is_number = type(value) in (int, float) and math.isfinite(value)
-    _require(is_number, f"{path} is no number")
-
-
-_SIMPLE = {str: _check_text, int: _check_count, float: _check_number}
+_IS_SIMPLE: dict[Any, Callable[[Any], bool]] = {
+    str: lambda value: isinstance(value, str) and len(value) <= LONGEST_TEXT,
+    int: lambda value: type(value) is int and 0 <= value < 2**53,
+    float: lambda value: type(value) in (int, float) and math.isfinite(value),
+}
 
 
 def _check(run: Run, arrays: dict[str, Array]) -> None:

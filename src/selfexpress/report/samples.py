@@ -26,20 +26,10 @@ _N_NUMBERS = 128
 def shown_samples(
     X: Any, index: Integers, *, image_shape: Sequence[int] | None = None
 ) -> Array:
-    """Return some samples in the form in which a report shows them.
+    """Return pictures (M, h, w) or (M, h, w, 3) of uint8, or rows (M, d) of float32.
 
-    Parameters
-    ----------
-    X : array, Tensor, data frame or RowSource
-        Rows (N, D), or images (N, h, w), (N, h, w, 3) or (N, 3, h, w).
-    index : ndarray of shape (M,)
-    image_shape : (h, w), (h, w, 3) or (3, h, w), optional
-        Shape of the image that each row of ``X`` is.
-
-    Returns
-    -------
-    ndarray
-        Pictures (M, h, w) or (M, h, w, 3) of uint8, or rows (M, d) of float32.
+    ``X`` holds rows (N, D), or images (N, h, w), (N, h, w, 3) or (N, 3, h, w);
+    ``image_shape`` says that each row is an image of this shape.
     """
     rows = _take(X, index)
     if image_shape is not None:

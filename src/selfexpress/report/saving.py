@@ -18,12 +18,10 @@ import numpy as np
 from selfexpress.errors import DataError, one_line
 from selfexpress.metrics import distinct, label_array
 from selfexpress.report.measure import (
-    central_members,
-    doubtful_members,
     measure_coefficients,
     measure_graph,
+    measure_members,
     measure_scores,
-    membership,
 )
 from selfexpress.report.planar import planar_map
 from selfexpress.report.record import Gallery, Integers, Points, Run, Setting
@@ -187,11 +185,9 @@ def _shown(
     """Choose the points and members to show, in the numbers of all samples."""
     embedding = np.asarray(model.embedding_, dtype=np.float64)
     own_labels = labels[in_graph]
-    found = membership(embedding, own_labels, n_clusters)
     count = 10 if n_clusters <= 20 else 6
-    central = central_members(found, own_labels, n_clusters, count)
-    doubtful = doubtful_members(found, own_labels, n_clusters, count)
-    members = np.union1d(central, doubtful)
+    found = measure_members(embedding, own_labels, n_clusters, count)
+    members = np.union1d(found.central, found.doubtful)
     members = members[members >= 0]
     order = np.random.default_rng(0).permutation(len(in_graph))
     places = np.union1d(order[:_MOST_POINTS], members)
@@ -211,8 +207,8 @@ def _shown(
             )
         samples = shown_samples(X, kept, image_shape=image_shape)
     gallery = Gallery(
-        central=np.where(central >= 0, in_graph[central], -1),
-        doubtful=np.where(doubtful >= 0, in_graph[doubtful], -1),
+        central=np.where(found.central >= 0, in_graph[found.central], -1),
+        doubtful=np.where(found.doubtful >= 0, in_graph[found.doubtful], -1),
         sample_index=kept[: len(samples)],
         samples=samples,
     )

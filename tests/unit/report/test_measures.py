@@ -7,12 +7,10 @@ from scipy import sparse
 
 from selfexpress import metrics
 from selfexpress.report.measure import (
-    central_members,
-    doubtful_members,
     measure_coefficients,
     measure_graph,
+    measure_members,
     measure_scores,
-    membership,
 )
 from selfexpress.report.planar import planar_map
 from selfexpress.report.record import confusion_counts, matched_classes
@@ -22,34 +20,23 @@ EMBEDDING = np.array([[0.0], [2.0], [1.0], [4.0], [6.0], [5.0]])
 LABELS = np.array([0, 0, 0, 1, 1, 1])
 
 
-def test_margins_are_those_worked_by_hand():
-    found = membership(EMBEDDING, LABELS, 2)
-    np.testing.assert_allclose(found.distances, [1, 1, 0, 1, 1, 0])
+def test_margins_and_members_are_those_worked_by_hand():
+    found = measure_members(EMBEDDING, LABELS, 2, 3)
     expected = [(5 - 1) / 6, (3 - 1) / 4, 1, (3 - 1) / 4, (5 - 1) / 6, 1]
     np.testing.assert_allclose(found.margins, expected, rtol=1e-6)
-
-
-def test_central_and_doubtful_members_are_found():
-    found = membership(EMBEDDING, LABELS, 2)
-    assert central_members(found, LABELS, 2, 1).tolist() == [[2], [5]]
+    assert found.central.tolist() == [[2, 0, 1], [5, 3, 4]]
     # The member at its own centre has no doubt about it and is left out.
-    assert doubtful_members(found, LABELS, 2, 3).tolist() == [[1, 0, -1], [3, 4, -1]]
+    assert found.doubtful.tolist() == [[1, 0, -1], [3, 4, -1]]
+    # Small and empty clusters have fewer members.
+    found = measure_members(EMBEDDING, LABELS, 3, 4)
+    assert found.central.tolist() == [[2, 0, 1, -1], [5, 3, 4, -1], [-1] * 4]
 
 
-def test_small_and_empty_clusters_have_fewer_members():
-    found = membership(EMBEDDING, LABELS, 3)
-    assert central_members(found, LABELS, 3, 4)[2].tolist() == [-1] * 4
-    assert central_members(found, LABELS, 3, 4)[0].tolist() == [2, 0, 1, -1]
-
-
-def test_a_single_cluster_has_no_doubts():
-    found = membership(EMBEDDING, np.zeros(6, dtype=int), 1)
-    assert (found.margins == 1).all()
-
-
-def test_clusters_in_one_place_have_margin_zero():
-    found = membership(np.ones((4, 2)), np.array([0, 0, 1, 1]), 2)
-    assert (found.margins == 0).all()
+def test_margins_are_known_of_one_cluster_and_of_two_in_one_place():
+    one = measure_members(EMBEDDING, np.zeros(6, dtype=int), 1, 2)
+    assert (one.margins == 1).all()
+    two = measure_members(np.ones((4, 2)), np.array([0, 0, 1, 1]), 2, 2)
+    assert (two.margins == 0).all()
 
 
 def test_sums_of_c_are_those_of_the_dense_matrix(seed):
