@@ -217,7 +217,7 @@ def _print_summary(
         facts |= {"n_samples": n_samples, "n_clusters": model.n_clusters_}
         facts |= {"cluster_sizes": sizes.tolist(), "objective": objective}
         facts |= {"n_iter": model.n_iter_, "seconds": model.timings_}
-        print(json.dumps(facts | {"settings": model.settings_}))
+        print(json.dumps(facts | {"settings": model.settings_}, default=str))
         return
     counted = " (auto)" if model.n_clusters == AUTO else ""
     print(f"{n_samples} rows in {model.n_clusters_} clusters{counted}")

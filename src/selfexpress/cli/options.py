@@ -103,22 +103,15 @@ def _documented(text: str) -> dict[str, str]:
 
 def with_settings(command: Callable[..., None], *, before: str) -> Callable[..., None]:
     """Give a command an option for each setting, in the place of its ``**settings``."""
-    parameters = list(inspect.signature(command, eval_str=True).parameters.values())[
-        :-1
+    only = inspect.Parameter.KEYWORD_ONLY
+    given = inspect.signature(command, eval_str=True).parameters
+    *own, _ = (parameter.replace(kind=only) for parameter in given.values())
+    place = list(given).index(before)
+    own[place:place] = [
+        inspect.Parameter(name, only, default=None, annotation=_annotation(setting))
+        for name, setting in settings().items()
     ]
-    place = [parameter.name for parameter in parameters].index(before)
-    added = [
-        inspect.Parameter(
-            setting.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=_annotation(setting),
-        )
-        for setting in settings().values()
-    ]
-    parameters[place:place] = added
-    keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
-    command.__signature__ = inspect.Signature(keyword)  # type: ignore[attr-defined]
+    command.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
     return command
 
 
@@ -139,12 +132,12 @@ def _annotation(setting: Setting) -> Any:
 
 def given_settings(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that were given; SENet decides upon the others."""
-    known = settings()
-    return {
-        name: None if value == 0 and "None" in known[name].kinds else value
-        for name, value in values.items()
-        if value is not None
-    }
+    given = {name: value for name, value in values.items() if value is not None}
+    for name, value in given.items():
+        # An option cannot be None, for which 0 stands.
+        if value == 0 and value is not False and "None" in settings()[name].kinds:
+            given[name] = None
+    return given
 
 
 def _or_auto(convert: Callable[[str], Any], what: str) -> Callable[[str], Any]:

@@ -68,7 +68,7 @@ def test_words_are_shown_as_they_are_typed(place, monkeypatch, capsys):
 
 def test_a_new_setting_is_an_option_without_further_work(monkeypatch):
     new = {
-        "refine": Setting("refine", "bool | str", "auto", "Refine [bold]C."),
+        "refine": Setting("refine", "bool | str | None", "auto", "Refine [bold]C."),
         "n_rounds": Setting("n_rounds", "int | None", 3, "Rounds; 0 for none."),
         "tol": Setting("tol", "float", 1e-4, "Where to stop."),
     }

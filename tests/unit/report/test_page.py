@@ -204,24 +204,19 @@ def test_numbers_of_the_run_are_on_the_page(with_images):
     assert "oh" in main
 
 
-def test_a_method_that_does_not_train_says_so(tmp_path):
+def test_odd_runs_can_be_shown(tmp_path):
     model = fitted_model()
     model.history_ = {}
-    page = Page(report_html(save_run(tmp_path, model)))
-    assert "nothing is trained" in page.text["main"]
-
-
-def test_a_run_of_one_step_and_one_cluster_can_be_shown(tmp_path):
+    model.coefficients_ = model.coefficients_ * 0
+    model.labels_ = np.r_[np.zeros(35, dtype=int), 2]
+    text = Page(report_html(save_run(tmp_path, model))).text["main"]
+    assert "nothing is trained" in text
+    assert "36 of 36 samples are expressed by no other one" in text
+    assert "Less than a tenth of an even share is in cluster 1, 2." in text
+    # One step and one cluster.
     model = fitted_model(n_clusters=1)
     model.history_ = {name: values[:1] for name, values in model.history_.items()}
     Page(report_html(save_run(tmp_path, model, truth=np.zeros(12, dtype=int))))
-
-
-def test_coefficients_that_are_all_zero_can_be_shown(tmp_path):
-    model = fitted_model()
-    model.coefficients_ = model.coefficients_ * 0
-    text = Page(report_html(save_run(tmp_path, model))).text["main"]
-    assert "36 of 36 samples are expressed by no other one" in text
 
 
 def test_notes_name_mixed_clusters_and_split_classes(tmp_path):

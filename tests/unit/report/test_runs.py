@@ -13,6 +13,7 @@ from selfexpress import ESC, SSCOMP, EnSC, SENet, make_subspaces
 from selfexpress.errors import DataError, DegenerateWarning
 from selfexpress.files.container import Kind
 from selfexpress.report import read_run, recorded_warnings, save_run, saving
+from selfexpress.report.notes import notes_on
 from selfexpress.report.run_files import _RUN as RUN
 
 FILE = "run.selfexpress"
@@ -119,6 +120,7 @@ def test_a_sampled_graph_is_reported_in_the_numbers_of_all_samples(seed, tmp_pat
     rows = np.arange(100, dtype=np.float32)[:, None] * [[1.0, 2.0]]
     save_run(tmp_path, model, X=rows, truth=truth)
     run = read_run(tmp_path)
+    assert any("others were assigned by it" in note.text for note in notes_on(run))
     assert run.points.index.tolist() == kept.tolist()
     assert set(run.gallery.central[run.gallery.central >= 0]) <= set(kept)
     for cluster, members in enumerate(run.gallery.central):
