@@ -23,6 +23,7 @@ AFFINITIES = (
     "squared_cosines",
     "weighted_neighbors",
     "nearest_neighbors",
+    "combined",
 )
 
 # Beyond this, numbers do not survive single precision.
@@ -132,7 +133,7 @@ class ClusterConfig:
     n_clusters : int or "auto"
         "auto" has them counted in the graph.
     affinity : {"symmetric", "squared_cosines", "weighted_neighbors", \
-"nearest_neighbors"}
+"nearest_neighbors", "combined"}
         See ``affinity.graph``.
     n_neighbors : int
         Rows joined to each row by an affinity of neighbours.

@@ -30,6 +30,8 @@ HASHES = Path(__file__).with_name("hashes.json")
 
 SENET: dict[str, Any] = {
     "n_clusters": 4,
+    "refine": None,
+    "center": False,
     "gamma": 1000.0,
     "gamma_scale": "absolute",
     "l1_ratio": 0.9,
@@ -97,6 +99,9 @@ SOLVERS = {
             "batch_size": 64,
             "block_size": 128,
             "precision": "float64",
+            "n_candidates": None,
+            "n_cluster_samples": None,
+            "center": False,
         },
     ),
     "SSC-OMP": (

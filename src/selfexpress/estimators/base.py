@@ -15,8 +15,14 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClusterMixin
 from torch import Tensor
 
-from selfexpress.affinity.graph import build_affinity
+from selfexpress.affinity.graph import (
+    build_affinity,
+    expressed_alike,
+    joined_graphs,
+    share_within,
+)
 from selfexpress.affinity.joining import join_components
+from selfexpress.affinity.similar import neighbor_graph
 from selfexpress.config import ClusterConfig
 from selfexpress.errors import ConfigError, DataError
 from selfexpress.ops.seeds import draw_seed
@@ -33,6 +39,9 @@ from selfexpress.spectral import spectral_clusters
 
 # What scikit-learn notes of the columns before anything is computed.
 _COLUMNS = ("n_features_in_", "feature_names_in_")
+
+# Similar rows that each may be joined to.
+_N_SIMILAR = 10
 
 
 class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
@@ -64,7 +73,7 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
             own.update(known)
             raise
 
-    def _forget(self) -> None:
+    def _drop_earlier_fit(self) -> None:
         """Drop an earlier fit, so that one that fails leaves no part of it."""
         for name in [*vars(self)]:
             if name.endswith("_") and name not in _COLUMNS:
@@ -126,10 +135,13 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
         seed: int,
         device: torch.device,
         joining_rows: Tensor | None = None,
-    ) -> None:
+        similar_among: Tensor | None = None,
+    ) -> bool:
         """Turn coefficients into a graph, an embedding and labels.
 
         A graph in too many pieces is joined by ``joining_rows``, if there are any.
+        Among ``similar_among``, rows of unit length, those most alike may join the
+        graph: :meth:`_similarity_if_it_fits`. Returns whether they did.
         """
         self.coefficients_ = coefficients
         with self._timed("affinity"):
@@ -145,6 +157,38 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
                     joining_rows,
                     n_clusters=least_clusters(config.n_clusters),
                 )
+        self._find_clusters(config, seed=seed, device=device)
+        if similar_among is None:
+            return False
+        with self._timed("affinity"):
+            graph = self._similarity_if_it_fits(similar_among, device)
+        if graph is None:
+            return False
+        self.affinity_matrix_ = graph
+        self._find_clusters(config, seed=seed, device=device)
+        return True
+
+    def _similarity_if_it_fits(
+        self, rows: Tensor, device: torch.device
+    ) -> sparse.csr_array | None:
+        """Return a graph of similar rows if these hold the clusters found together.
+
+        Rows that are most alike tell the same story as the coefficients where more of
+        their links stay within the clusters than of the coefficients' own: so it is
+        for images and text, whose coefficients spread over many rows. Where fewer do,
+        as among subspaces that cross, or faces under one light, they would mislead.
+        """
+        similar = neighbor_graph(rows, n_neighbors=_N_SIMILAR)
+        by_degree = joined_graphs((1.0, similar))
+        within = share_within(by_degree, self.labels_)
+        if within <= share_within(self.affinity_matrix_, self.labels_):
+            return None
+        alike = expressed_alike(self.coefficients_, device=device)
+        return joined_graphs((1.0, alike), (1.0, similar))
+
+    def _find_clusters(
+        self, config: ClusterConfig, *, seed: int, device: torch.device
+    ) -> None:
         with self._timed("spectral"):
             clusters = spectral_clusters(
                 self.affinity_matrix_,
@@ -164,10 +208,11 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
-        """Record the seconds of a stage in ``timings_``."""
+        """Add the seconds of a stage to ``timings_``."""
         start = time.perf_counter()
         yield
-        self.timings_[stage] = time.perf_counter() - start
+        spent = self.timings_.get(stage, 0.0)
+        self.timings_[stage] = spent + time.perf_counter() - start
 
 
 # What rows may be of; others become the first.

@@ -3,33 +3,44 @@
 from __future__ import annotations
 
 from inspect import signature
+from typing import Any
 
 import numpy as np
 import torch
-from scipy import sparse
 from torch import Tensor
 
-from selfexpress.config import require_choice
+from selfexpress.config import require_choice, require_count
 from selfexpress.errors import ConfigError
-from selfexpress.estimators.solver import SolverClusterer
-from selfexpress.solvers.ensc import elastic_net_expression
-from selfexpress.solvers.problem import ElasticNetConfig, Progress
+from selfexpress.estimators.inductive import Expressed, InductiveClusterer, Plan
+from selfexpress.estimators.settings import chosen_candidates
+from selfexpress.estimators.solver import progress_bar, require_solved
+from selfexpress.rows.sources import ArraySource, RowSource
+from selfexpress.solvers.problem import ElasticNetConfig
+from selfexpress.training.choices import choose_exact_gamma, choose_graph, is_auto
+from selfexpress.training.gamma import require_large_enough, smallest_gamma
 
 PRECISIONS = ("auto", "float32", "float64")
 # Rounding of float32 products, relative to gamma, with a margin.
 _FLOAT32_LIMIT = 1e-6
+# Of the search for gamma.
+_BLOCK_SIZE = 16_384
+_L1_RATIO = 0.9
 
 
-class EnSC(SolverClusterer):
+class EnSC(InductiveClusterer):
     """Elastic-net subspace clustering, solved to a certified optimum.
 
     Every row x_j is expressed by the others with the coefficients that minimise ::
 
         gamma/2 |x_j - sum_i c_i x_i|^2 + l1_ratio |c|_1 + (1 - l1_ratio)/2 |c|^2
 
-    and the graph of the coefficients is clustered. This is the problem that
-    :class:`~selfexpress.SENet` approximates by a network. ``l1_ratio=1`` is sparse
-    subspace clustering (SSC), ``l1_ratio=0`` least-squares regression, in closed form.
+    and the graph of the coefficients is clustered. By default a row is expressed by
+    those most like it, and where there are more than 20,000 rows the graph is built of
+    a sample and the others are assigned by it: time grows linearly with the rows. This
+    is what :class:`~selfexpress.SENet` does without a network.
+    ``n_candidates=None, n_cluster_samples=None`` solves the whole problem.
+    ``l1_ratio=1`` is sparse subspace clustering (SSC), ``l1_ratio=0`` least-squares
+    regression, in closed form if solved whole.
 
     Rows are scaled to unit length first: only their direction counts. A row of zeros
     gets no coefficients and expresses nobody.
@@ -37,10 +48,10 @@ class EnSC(SolverClusterer):
     Parameters
     ----------
     n_clusters : int or "auto"
-        "auto" counts them in the graph, from 2 to 100: see :doc:`/how-it-works`. The
-        affinity should be "symmetric" then: few neighbours leave a graph in pieces.
-    gamma : float
-        Weight of the reconstruction against the penalty.
+        "auto" counts them in the graph, from 2 to 100: see :doc:`/how-it-works`.
+    gamma : float or "auto"
+        Weight of the reconstruction against the penalty. "auto" is 30 times what a
+        typical row needs for a coefficient that is not zero.
     l1_ratio : float
         Share of the l1 norm in the elastic net, 0 to 1. Lower values connect the
         graph better, higher values keep subspaces apart better.
@@ -49,6 +60,9 @@ class EnSC(SolverClusterer):
         ``gamma * l1_ratio / max_i |<x_i, x_j>|`` for row j, like the method's first
         implementation: 1 is the largest value whose solution is all zero. The same
         number means different problems in the two.
+    n_candidates : int, "auto" or None
+        Rows most like each that may express it; None for all rows, which "auto" takes
+        where they are few.
     tol : float
         Largest violation of the optimality conditions accepted, in units of the
         gradient, and largest duality gap relative to the objective.
@@ -57,12 +71,14 @@ class EnSC(SolverClusterer):
     n_nonzero : int or None
         Coefficients kept of each row, the largest; None for all of them, or for 1000
         where ``l1_ratio=0`` makes none of them zero.
-    affinity : {"nearest_neighbors", "symmetric"}
-        Graph of the nearest rows in coefficient space, or ``|C| + |C|^T``.
+    affinity : {"auto", "symmetric", "squared_cosines", "weighted_neighbors", \
+"nearest_neighbors", "combined"}
+        As of :class:`~selfexpress.SENet`.
     n_neighbors : int
-        Rows joined to each by ``affinity="nearest_neighbors"``.
-    n_eigenvectors : int or None
-        Dimension of the spectral embedding; None for ``n_clusters``.
+        Rows joined to each by an affinity of neighbours.
+    n_eigenvectors : int, "auto" or None
+        Dimension of the spectral embedding, as of :class:`~selfexpress.SENet`; None for
+        ``n_clusters``.
     n_init : int
         Restarts of k-means.
     batch_size : int or None
@@ -70,6 +86,14 @@ class EnSC(SolverClusterer):
     block_size : int or None
         Rows compared with a batch at a time; None for what suits the device. Memory
         grows with the product of the two, not with the square of the data.
+    n_references : int
+        Rows of the graph, where it is built of a sample.
+    n_cluster_samples : int, "auto" or None
+        Rows drawn at random to build the graph of; all others are assigned by them.
+        None for all rows, which "auto" takes of up to 20,000.
+    center : bool or "auto"
+        Whether the mean of the rows is subtracted before they are scaled. "auto" does
+        so where all rows point nearly the same way, as spectra do.
     precision : {"auto", "float32", "float64"}
         Of the arithmetic; "auto" is float64 where ``tol`` asks for it.
     device : str or torch.device
@@ -82,23 +106,33 @@ class EnSC(SolverClusterer):
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
+        Of all rows.
     n_clusters_ : int
         As asked for, or as counted.
-    coefficients_ : scipy.sparse.csr_array of shape (n_samples, n_samples)
-        Row j expresses sample j.
-    kkt_violation_ : ndarray of shape (n_samples,)
+    sample_indices_ : ndarray of shape (n_clustered,)
+        Rows that the graph was built of, in order; the next six attributes are theirs.
+    coefficients_ : scipy.sparse.csr_array of shape (n_clustered, n_clustered)
+        Row j expresses row ``sample_indices_[j]``.
+    kkt_violation_ : ndarray of shape (n_clustered,)
         Largest violation of the optimality conditions by each row, before
         ``n_nonzero`` dropped entries.
-    duality_gap_ : ndarray of shape (n_samples,)
+    duality_gap_ : ndarray of shape (n_clustered,)
         Bound of each row's distance to its least objective, likewise.
-    objective_ : ndarray of shape (n_samples,)
+    objective_ : ndarray of shape (n_clustered,)
         Value of each row's objective, likewise.
     n_iter_ : int
         Most rounds any row took.
-    affinity_matrix_ : scipy.sparse.csr_array of shape (n_samples, n_samples)
-    embedding_ : ndarray of shape (n_samples, n_eigenvectors)
+    affinity_matrix_ : scipy.sparse.csr_array of shape (n_clustered, n_clustered)
+    embedding_ : ndarray of shape (n_clustered, n_eigenvectors)
     eigenvalues_ : ndarray of shape (n_eigenvectors,)
         Of the graph's normalised Laplacian.
+    references_ : References
+        What :meth:`predict` needs of the fitted rows.
+    center_ : ndarray of shape (n_features,) or None
+        What was subtracted from the rows.
+    settings_ : dict of str to object
+        What "auto" became in this fit; ``certificate``, how near the coefficients are
+        to the optimum (:doc:`/how-it-works`).
     timings_ : dict of str to float
         Seconds by stage.
     n_features_in_ : int
@@ -108,7 +142,7 @@ class EnSC(SolverClusterer):
     >>> from selfexpress import EnSC, make_subspaces
     >>> data = make_subspaces(3, dimension=2, n_features=10, n_samples=40,
     ...                       random_state=0)
-    >>> model = EnSC(3, affinity="symmetric", random_state=0).fit(data.X)
+    >>> model = EnSC(3, random_state=0).fit(data.X)
     >>> bool(model.kkt_violation_.max() <= model.tol)
     True
     """
@@ -122,18 +156,22 @@ class EnSC(SolverClusterer):
         self,
         n_clusters: int | str = 8,
         *,
-        gamma: float = 200.0,
+        gamma: float | str = "auto",
         l1_ratio: float = 0.9,
         gamma_scale: str = "absolute",
+        n_candidates: int | str | None = "auto",
         tol: float = 1e-3,
         max_iter: int = 100,
         n_nonzero: int | None = None,
-        affinity: str = "nearest_neighbors",
+        affinity: str = "auto",
         n_neighbors: int = 3,
-        n_eigenvectors: int | None = None,
+        n_eigenvectors: int | str | None = "auto",
         n_init: int = 20,
         batch_size: int | None = None,
         block_size: int | None = None,
+        n_references: int = 10_000,
+        n_cluster_samples: int | str | None = "auto",
+        center: bool | str = "auto",
         precision: str = "auto",
         device: str | torch.device = "auto",
         verbose: bool | int = False,
@@ -143,6 +181,7 @@ class EnSC(SolverClusterer):
         self.gamma = gamma
         self.l1_ratio = l1_ratio
         self.gamma_scale = gamma_scale
+        self.n_candidates = n_candidates
         self.tol = tol
         self.max_iter = max_iter
         self.n_nonzero = n_nonzero
@@ -152,24 +191,69 @@ class EnSC(SolverClusterer):
         self.n_init = n_init
         self.batch_size = batch_size
         self.block_size = block_size
+        self.n_references = n_references
+        self.n_cluster_samples = n_cluster_samples
+        self.center = center
         self.precision = precision
         self.device = device
         self.verbose = verbose
         self.random_state = random_state
 
-    def _express(
-        self, rows: Tensor, *, seed: int, progress: Progress | None
-    ) -> sparse.csr_array:
-        result = elastic_net_expression(rows, self._config(), progress=progress)
-        self.kkt_violation_ = result.kkt_violation
-        self.duality_gap_ = result.duality_gap
-        self.objective_ = result.objective
-        self.n_iter_ = int(result.n_iter.max())
-        return result.coefficients
+    def _plan(self, source: RowSource, device: torch.device) -> Plan:
+        config = self._problem(30.0 if is_auto(self.gamma) else self.gamma)
+        require_choice("precision", self.precision, PRECISIONS)
+        require_count("n_references", self.n_references, advice="Use 10_000.")
+        if self.n_candidates is not None and not is_auto(self.n_candidates):
+            advice = "Use 'auto', or None for all rows."
+            require_count("n_candidates", self.n_candidates, advice=advice)
+        graph = choose_graph(self.n_clusters, len(source))["affinity"]
+        chosen = "combined" if graph == "symmetric" else graph
+        affinity = chosen if is_auto(self.affinity) else self.affinity
+        settings = {"l1_ratio": self.l1_ratio, "affinity": affinity}
+        return Plan(
+            **self._planned_rows(source, device, dtype=self._dtype(config)),
+            cluster=self._cluster_config(len(source), affinity=affinity),
+            settings=settings,
+        )
 
-    def _config(self) -> ElasticNetConfig:
-        names = signature(ElasticNetConfig).parameters
-        config = ElasticNetConfig(**{name: getattr(self, name) for name in names})
+    def _expressed(self, plan: Plan) -> Expressed:
+        with self._timed("coefficients"), progress_bar(self.verbose) as progress:
+            rows = self._graph_rows(plan)
+            self._decide_gamma(rows)
+            found = self._exact(rows, self._candidates(rows), progress=progress)
+        require_solved(found.coefficients)
+        self.kkt_violation_ = found.kkt_violation
+        self.duality_gap_ = found.duality_gap
+        self.objective_ = found.objective
+        self.n_iter_ = int(found.n_iter.max())
+        return Expressed(found.coefficients, rows)
+
+    def _candidates(self, rows: Tensor) -> int | None:
+        is_whole = self.l1_ratio == 0 or self.gamma_scale == "relative"
+        if is_auto(self.n_candidates) and is_whole and not is_auto(self.gamma):
+            return None
+        return chosen_candidates(self.n_candidates, *rows.shape)
+
+    def _decide_gamma(self, rows: Tensor) -> None:
+        """Choose an absolute gamma; a relative one is another for every row."""
+        chosen = self.settings_
+        chosen["gamma"] = self.gamma
+        if is_auto(self.gamma):
+            source = ArraySource(rows, device=rows.device)
+            l1_ratio = self.l1_ratio or _L1_RATIO
+            bound = smallest_gamma(source, l1_ratio, block_size=_BLOCK_SIZE)
+            require_large_enough(np.inf, bound)
+            chosen["gamma"] = choose_exact_gamma(self.gamma, "absolute", bound)
+
+    def _elastic_net(self) -> ElasticNetConfig:
+        return self._problem(self.settings_["gamma"])
+
+    def _problem(self, gamma: Any) -> ElasticNetConfig:
+        names = set(signature(ElasticNetConfig).parameters) & set(self.get_params())
+        given = {name: getattr(self, name) for name in names} | {"gamma": gamma}
+        if is_auto(self.gamma):
+            given["gamma_scale"] = "absolute"
+        config = ElasticNetConfig(**given)
         if config.gamma_scale == "relative" and config.gamma <= 1:
             raise ConfigError(
                 "gamma must be above 1 where gamma_scale is 'relative', as up to 1 all "
@@ -177,9 +261,7 @@ class EnSC(SolverClusterer):
             )
         return config
 
-    def _dtype(self) -> torch.dtype:
-        config = self._config()
-        require_choice("precision", self.precision, PRECISIONS)
+    def _dtype(self, config: ElasticNetConfig) -> torch.dtype:
         if self.precision == "auto":
             is_fine = config.tol < _FLOAT32_LIMIT * config.gamma
             return torch.float64 if is_fine else torch.float32

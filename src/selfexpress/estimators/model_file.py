@@ -1,4 +1,4 @@
-"""A fitted model as one safetensors file with JSON in its header.
+"""A fitted SENet or EnSC as one file.
 
 The file is read as data that may be damaged or hostile: every number is checked
 before anything is built from it, and nothing in it can run.
@@ -7,10 +7,9 @@ before anything is built from it, and nothing in it can run.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -25,17 +24,45 @@ from selfexpress.config import (
     require_choice,
     require_count,
 )
+from selfexpress.errors import ConfigError
 from selfexpress.files.container import Kind, plain_number
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.solvers.problem import GAMMA_SCALES
+from selfexpress.training.choices import is_auto
 from selfexpress.training.step import RECORDED
 
 MODEL = Kind(
     "selfexpress-model",
-    version=1,
-    what="a model written by SENet.save",
+    version=2,
+    what="a model written by SENet.save or EnSC.save",
     advice="Save the model again.",
 )
+
+# Settings that a saved model does not carry: they belong to the fit, not the model.
+_NOT_SAVED = {
+    "callbacks",
+    "checkpoint",
+    "device",
+    "n_cluster_samples",
+    "random_state",
+    "search",
+    "verbose",
+}
+# Settings that a saved model carries as the fit decided them.
+_DECIDED = (
+    "hidden_sizes",
+    "n_embedding",
+    "n_train_samples",
+    "max_iter",
+    "batch_size",
+    "gamma",
+    "l1_ratio",
+    "learning_rate",
+    "start",
+)
+_COUNTS = ("n_nonzero", "n_references", "n_candidates", "n_train_samples")
+
+Model = TypeVar("Model")
 
 
 @dataclass(frozen=True)
@@ -44,109 +71,151 @@ class SavedModel:
 
     Attributes
     ----------
-    settings : dict of str to JSON value
-        Constructor arguments.
-    feature_names : ndarray of str or None
-        Columns of the data frame that was fitted.
-    network : SelfExpressiveNetwork
-    references : References
-    labels : ndarray of shape (n_samples,), int64
-        Of all fitted rows.
-    history : dict of str to ndarray
+    facts : dict of str to JSON value
+    tensors : dict of str to Tensor
     """
 
-    settings: dict[str, Any]
-    feature_names: NDArray[np.object_] | None
-    network: SelfExpressiveNetwork
-    references: References
-    labels: NDArray[np.int64]
-    history: dict[str, NDArray[np.float64]]
+    facts: dict[str, Any]
+    tensors: dict[str, Tensor]
+
+    @classmethod
+    def of(cls, model: Any, *, rows: bool) -> SavedModel:
+        """Gather what a fitted model needs to assign new rows."""
+        network, references = model.network_, model.references_
+        if not rows and network is None:
+            raise ConfigError(
+                "rows must be True for a model without a network, which assigns new "
+                "rows by its reference rows, got False. Train one first: SENet("
+                "max_iter=1000)."
+            )
+        tensors = {"labels": torch.from_numpy(model.labels_)}
+        tensors["references.labels"] = torch.from_numpy(references.labels)
+        if rows and references.rows is not None:
+            tensors["references.rows"] = references.rows
+        if model.center_ is not None:
+            tensors["center"] = torch.from_numpy(model.center_)
+        if network is not None:
+            tensors["references.keys"] = references.keys
+            for name, weight in network.state_dict().items():
+                tensors[f"network.{name}"] = weight
+            for name in RECORDED:
+                tensors[f"history.{name}"] = torch.from_numpy(model.history_[name])
+        names = getattr(model, "feature_names_in_", None)
+        facts = {
+            "estimator": type(model).__name__,
+            "n_features": model.n_features_in_,
+            "n_clusters": references.n_clusters,
+            "feature_names": None if names is None else [str(name) for name in names],
+            "network": None if network is None else _sizes(network),
+            "parameters": _parameters(model),
+            "settings": model.settings_,
+        }
+        return cls(json.loads(json.dumps(facts, default=plain_number)), tensors)
 
 
 def write_model(model: SavedModel, path: Path) -> None:
     """Write a model; an older file at ``path`` stays until the new one is whole."""
-    names = model.feature_names
     # What would be refused when it is read must not be written.
-    plain = json.loads(json.dumps(model.settings, default=plain_number))
-    _settings(plain, plain.keys())
-    facts = {
-        "n_features": model.network.n_features,
-        "feature_names": None if names is None else [str(name) for name in names],
-        "settings": plain,
-    }
-    MODEL.write(path, facts, _tensors(model))
+    _check_parameters(model.facts["parameters"])
+    MODEL.write(path, model.facts, model.tensors)
 
 
-def read_model(
-    path: Path, device: torch.device, *, known: Collection[str]
-) -> SavedModel:
-    """Read a model onto a device.
-
-    Parameters
-    ----------
-    path : Path
-    device : torch.device
-    known : collection of str
-        The settings that a model has, no more and no fewer.
+def read_model(kind: type[Model], path: Path, device: torch.device) -> Model:
+    """Read a model of a class onto a device.
 
     Raises
     ------
     CheckpointError
-        If the file is missing, damaged, of a newer format or no model.
+        If the file is missing, damaged, of a newer format or no such model.
     """
     with MODEL.reading(path) as contents:
         facts, tensors = contents.facts, contents.tensors
-        settings = _settings(facts["settings"], known)
-        network = _network(facts["n_features"], settings, tensors)
-        references = _references(settings, tensors)
-        labels = _labels(tensors["labels"], settings["n_clusters"])
-        if settings["n_clusters"] > len(labels):
+        if facts["estimator"] != kind.__name__:
+            raise ValueError(f"it is of {str(facts['estimator'])[:40]!r}")
+        for name in ("n_features", "n_clusters"):
+            require_count(name, facts[name], advice="")
+        parameters = facts["parameters"]
+        made: Any = kind
+        known = set(made._get_param_names()) - _NOT_SAVED
+        if not isinstance(parameters, dict) or parameters.keys() != known:
+            raise TypeError("its settings are not those of a model of this version")
+        _check_parameters(parameters)
+        model = made(**parameters, device=device)
+        model.settings_ = dict(facts["settings"])
+        model.n_features_in_ = facts["n_features"]
+        names = _feature_names(facts["feature_names"], facts["n_features"])
+        if names is not None:
+            model.feature_names_in_ = names
+        model.network_ = _network(facts, tensors)
+        model.history_ = _history(tensors, model.network_ is not None)
+        model.n_iter_ = len(model.history_["objective"])
+        model.labels_ = _labels(tensors["labels"], facts["n_clusters"])
+        model.n_clusters_ = facts["n_clusters"]
+        if model.n_clusters_ > len(model.labels_):
             raise ValueError(
-                f"{len(labels)} rows have no {settings['n_clusters']} clusters"
+                f"{len(model.labels_)} rows have no {model.n_clusters_} clusters"
             )
-        history = _history(tensors)
-        names = _feature_names(facts.get("feature_names"), facts["n_features"])
-    references = replace(references, keys=references.keys.to(device))
-    return SavedModel(settings, names, network.to(device), references, labels, history)
+        model.center_ = _center(tensors.get("center"), facts["n_features"])
+        model.references_ = _references(facts, tensors, device)
+        model._elastic_net()  # refuses an impossible problem
+        if model.network_ is not None:
+            model.network_.to(device)
+    found: Model = model
+    return found
 
 
-def _tensors(model: SavedModel) -> dict[str, Tensor]:
-    tensors = {
-        "labels": torch.from_numpy(model.labels),
-        "references.keys": model.references.keys,
-        "references.labels": torch.from_numpy(model.references.labels),
+def _sizes(network: SelfExpressiveNetwork) -> dict[str, Any]:
+    config = network.config
+    return {
+        "hidden_sizes": [int(size) for size in config.hidden_sizes],
+        "n_embedding": int(config.n_embedding),
     }
-    for name, weight in model.network.state_dict().items():
-        tensors[f"network.{name}"] = weight
-    for name in RECORDED:
-        tensors[f"history.{name}"] = torch.from_numpy(model.history[name])
-    return tensors
 
 
-def _settings(settings: Any, known: Collection[str]) -> dict[str, Any]:
-    """Check the settings by the rules that a constructor's arguments are held to."""
-    if not isinstance(settings, dict) or settings.keys() != set(known):
-        raise TypeError("its settings are not those of a model of this version")
-    checked: dict[str, Any] = dict(settings)
-    checked["hidden_sizes"] = tuple(checked["hidden_sizes"])
-    require_count("n_clusters", checked["n_clusters"], advice="")
-    require_choice("gamma_scale", checked["gamma_scale"], GAMMA_SCALES)
+def _parameters(model: Any) -> dict[str, Any]:
+    """Return constructor arguments as fitted; they may have been changed since."""
+    found = {
+        name: value
+        for name, value in model.get_params(deep=False).items()
+        if name not in _NOT_SAVED
+    }
+    decided = model.settings_
+    for name in _DECIDED:
+        if name in found and decided.get(name):
+            found[name] = decided[name]
+    if "hidden_sizes" in found and model.network_ is not None:
+        found |= _sizes(model.network_)
+    if is_auto(model.gamma) or hasattr(model, "refine"):
+        found["gamma_scale"] = "absolute"
+    if found.get("refine", "auto") is None:
+        found["affinity"] = decided["affinity"]
+    found["n_clusters"] = model.references_.n_clusters
+    return found
+
+
+def _check_parameters(parameters: dict[str, Any]) -> None:
+    """Check settings by the rules that a constructor's arguments are held to."""
+    given = {name: value for name, value in parameters.items() if not is_auto(value)}
+    require_count("n_clusters", given["n_clusters"], advice="")
+    require_choice("gamma_scale", given["gamma_scale"], GAMMA_SCALES)
     for config in (NetworkConfig, TrainConfig, ClusterConfig):
-        known = config.__dataclass_fields__.keys() & checked.keys()
-        config(**{name: checked[name] for name in known})
-    if checked["n_train_samples"] is not None:
-        require_count("n_train_samples", checked["n_train_samples"], advice="")
-    for name in ("n_nonzero", "n_references"):
-        require_count(name, checked[name], advice="")
-    return checked
+        known = config.__dataclass_fields__.keys() & given.keys()
+        if config is TrainConfig and "refine" not in parameters:
+            known = known & {"gamma", "l1_ratio"}
+        config(**{name: given[name] for name in known})
+    for name in _COUNTS:
+        if given.get(name) is not None:
+            require_count(name, given[name], advice="")
 
 
 def _network(
-    n_features: Any, settings: dict[str, Any], tensors: dict[str, Tensor]
-) -> SelfExpressiveNetwork:
+    facts: dict[str, Any], tensors: dict[str, Tensor]
+) -> SelfExpressiveNetwork | None:
     """Build the network around the stored weights; shapes are checked, not trusted."""
-    require_count("n_features", n_features, advice="")
-    config = NetworkConfig(settings["hidden_sizes"], settings["n_embedding"])
+    if facts["network"] is None:
+        return None
+    sizes = facts["network"]
+    config = NetworkConfig(tuple(sizes["hidden_sizes"]), sizes["n_embedding"])
     prefix = "network."
     weights = {
         name.removeprefix(prefix): value
@@ -158,32 +227,55 @@ def _network(
         raise ValueError(f"{n_layers} layers do not fit the settings")
     # On the meta device nothing is allocated for a size that the file only claims.
     with torch.device("meta"):
-        network = SelfExpressiveNetwork(n_features, config)
+        network = SelfExpressiveNetwork(facts["n_features"], config)
     network.load_state_dict(weights, assign=True)
     for name, weight in weights.items():
         _require_numbers(weight, f"the weight {name}")
     return network
 
 
-def _references(settings: dict[str, Any], tensors: dict[str, Tensor]) -> References:
-    keys = tensors["references.keys"]
-    if keys.ndim != 2 or keys.shape[1] != settings["n_embedding"]:
-        raise ValueError(f"the reference keys have shape {tuple(keys.shape)}")
-    _require_numbers(keys, "the reference keys")
-    labels = _labels(tensors["references.labels"], settings["n_clusters"])
-    if len(labels) != len(keys):
-        raise ValueError(
-            f"{len(labels)} reference labels stand beside {len(keys)} keys"
-        )
-    return References(keys, labels, settings["n_clusters"])
+def _references(
+    facts: dict[str, Any], tensors: dict[str, Tensor], device: torch.device
+) -> References:
+    labels = _labels(tensors["references.labels"], facts["n_clusters"])
+    widths = {"rows": facts["n_features"]}
+    if facts["network"] is not None:
+        widths["keys"] = facts["network"]["n_embedding"]
+    kept: dict[str, Tensor | None] = {"rows": None, "keys": None}
+    for name, width in widths.items():
+        part = tensors.get(f"references.{name}")
+        if part is None:
+            continue
+        if part.shape != (len(labels), width):
+            raise ValueError(f"the reference {name} have shape {tuple(part.shape)}")
+        _require_numbers(part, f"the reference {name}")
+        kept[name] = part.to(device)
+    if kept["rows"] is None and kept["keys"] is None:
+        raise ValueError("it has no references")
+    return References(labels, facts["n_clusters"], kept["rows"], kept["keys"])
 
 
 def _require_numbers(tensor: Tensor, what: str) -> None:
-    if tensor.dtype != torch.float32 or not torch.isfinite(tensor).all():
+    is_single = tensor.dtype == torch.float32
+    if not (is_single or "rows" in what) or not torch.isfinite(tensor).all():
         raise ValueError(f"{what} must be finite float32 numbers")
 
 
-def _history(tensors: dict[str, Tensor]) -> dict[str, NDArray[np.float64]]:
+def _center(center: Tensor | None, n_features: int) -> NDArray[np.float64] | None:
+    if center is None:
+        return None
+    is_sound = center.dtype == torch.float64 and center.shape == (n_features,)
+    if not is_sound or not torch.isfinite(center).all():
+        raise ValueError("the centre is not a number for each feature")
+    found: NDArray[np.float64] = center.numpy()
+    return found
+
+
+def _history(
+    tensors: dict[str, Tensor], is_trained: bool
+) -> dict[str, NDArray[np.float64]]:
+    if not is_trained:
+        return {name: np.empty(0) for name in RECORDED}
     columns = {name: tensors[f"history.{name}"] for name in RECORDED}
     shapes = {tuple(column.shape) for column in columns.values()}
     is_float = all(column.dtype == torch.float64 for column in columns.values())

@@ -2,48 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import sparse
-from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
-from selfexpress import distributed
 from selfexpress.affinity.assignment import References
-from selfexpress.affinity.coefficients import sparse_coefficients
-from selfexpress.config import NetworkConfig, TrainConfig
+from selfexpress.affinity.coefficients import embed_keys
+from selfexpress.config import NetworkConfig
 from selfexpress.estimators import streaming
-from selfexpress.estimators.base import SelfExpressiveClusterer
 from selfexpress.estimators.fitting import trained_network
-from selfexpress.estimators.html_summary import ShownInNotebooks
-from selfexpress.estimators.persistence import SavedToFile
-from selfexpress.estimators.settings import chosen_settings, graph_rows, train_settings
-from selfexpress.network import SelfExpressiveNetwork
-from selfexpress.ops.devices import resolve_device
-from selfexpress.ops.precision import in_own_arithmetic, own_arithmetic
-from selfexpress.rows.sources import ArraySource, RowSource, UnitRows
-from selfexpress.training.callbacks import Callback
-from selfexpress.training.choices import choose_gamma, decide
+from selfexpress.estimators.inductive import Expressed, InductiveClusterer, Plan
+from selfexpress.estimators.settings import (
+    chosen_candidates,
+    chosen_settings,
+    train_settings,
+)
+from selfexpress.rows.sources import ArraySource, RowSource
+from selfexpress.solvers.problem import ElasticNetConfig
+from selfexpress.training.callbacks import Callback, require_callbacks
+from selfexpress.training.checkpoints import require_checkpoint
+from selfexpress.training.choices import (
+    choose_exact_gamma,
+    choose_gamma,
+    decide,
+    is_auto,
+)
 from selfexpress.training.gamma import (
-    SmallestGamma,
     require_large_enough,
     require_nonzero,
     smallest_gamma,
 )
+from selfexpress.training.step import RECORDED
+
+# Violation of the optimality conditions that exact coefficients may leave.
+_TOLERANCE = 1e-2
+# Coefficients of the network that are kept of a row.
+_N_KEPT = 30
 
 
-class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
-    """Subspace clustering by a learned self-expressive network.
+class SENet(InductiveClusterer):
+    """Subspace clustering by self-expression: solved, learned, or both.
 
-    A query and a key tower are trained on a sample of the rows so that each row is a
-    sparse combination of the others. The network then gives coefficients for all
-    rows, these give a graph, and the graph's spectral clustering gives labels. New
-    rows are named by the fitted ones, without clustering again.
+    Each row is written as a sparse combination of others. Who needs whom gives a
+    graph, and the graph's spectral clustering gives labels. New rows are expressed by
+    the fitted ones and go to the cluster that expresses most of them, without
+    clustering again.
+
+    By default the coefficients are solved for, exactly, among the rows most like each:
+    nothing is trained, and the result is that of :class:`EnSC`. With ``max_iter``
+    given, a query and a key network are trained first, on a sample of the rows, and the
+    rows of its largest coefficients are candidates, too. With ``refine=None`` the
+    network alone gives the coefficients, as in the paper. :doc:`/accuracy` compares
+    the three.
 
     Rows are scaled to unit length first: only their direction counts.
 
@@ -51,11 +66,15 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
     ----------
     n_clusters : int or "auto"
         "auto" counts them in the graph, from 2 to 100: see :doc:`/how-it-works`.
+    refine : {"auto", None}
+        "auto" solves for the coefficients, among the rows most like each row and those
+        that the network finds; among all rows where these are few. None takes the
+        coefficients of the network as they are.
     gamma : float or "auto"
         Weight of the reconstruction against sparsity. Larger values use more and
-        larger coefficients; raise it when rows stay without any. "auto" is 100,
-        relative; 30 if training starts with like rows, or 10 if ``l1_ratio`` is below
-        0.5 then, too.
+        larger coefficients; raise it when rows stay without any. "auto" is 30,
+        relative. A network trains with 100, relative; 30 if training starts with like
+        rows, or 10 if ``l1_ratio`` is below 0.5 then, too.
     gamma_scale : {"absolute", "relative"}
         ``"relative"`` takes ``gamma`` times the value at which a typical row's
         coefficients start to be non-zero, which means the same for all data.
@@ -71,7 +90,8 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
     n_train_samples : int, "auto" or None
         Rows drawn at random to train on; None for all of them.
     max_iter : int or "auto"
-        Training steps; the most of them if ``schedule="adaptive"``.
+        Training steps; the most of them if ``schedule="adaptive"``. "auto" is none if
+        coefficients are solved for, else 1,000 on a CPU and 3,000 on a GPU.
     batch_size : int or "auto"
         Rows expressed in a step.
     block_size : int
@@ -89,14 +109,17 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
     algorithm : {"auto", "naive", "two_pass"}
         Gradient of a step: in one graph, in two passes of bounded memory, or
         whichever fits into the memory that is free.
-    n_nonzero : int
-        Coefficients kept of each row, the largest.
+    n_nonzero : int or "auto"
+        Coefficients kept of each row, the largest. "auto" is all that are solved for,
+        and 30 of a network.
     affinity : {"auto", "symmetric", "squared_cosines", "weighted_neighbors", \
-"nearest_neighbors"}
-        ``|C| + |C|^T``; the squared cosine of every two rows of C; or a graph of the
-        nearest rows in coefficient space, with their cosine or with 1 for weight.
-        "auto" is the second for two or three clusters of fewer than 2,000 rows, else
-        the first.
+"nearest_neighbors", "combined"}
+        ``|C| + |C|^T``; the squared cosine of every two rows of C; a graph of the
+        nearest rows in coefficient space, with their cosine or with 1 for weight; or a
+        mean of the first and a graph of rows expressed alike. "auto" is the second for
+        two or three clusters of fewer than 2,000 rows, else the last, which similar
+        rows join where they hold the clusters together better than the coefficients
+        do (:doc:`/how-it-works`); of a network's own coefficients the first.
     n_neighbors : int
         Rows joined to each by an affinity of neighbours.
     n_eigenvectors : int, "auto" or None
@@ -108,16 +131,20 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
     n_init : int
         Restarts of k-means; a fifth of them for the pieces of "auto".
     n_references : int
-        Most fitted rows kept to name new ones; of a graph of a sample all are kept.
+        Rows of the graph, where it is built of a sample; most fitted rows that a
+        network keeps to assign new ones.
     n_cluster_samples : int, "auto" or None
-        Rows drawn at random to build the graph of; all others are named by them, as
+        Rows drawn at random to build the graph of; all others are assigned by them, as
         new rows are, so that time grows linearly with the rows. None for all rows.
-        "auto" takes all of up to 80,000 rows if memory suffices, else
-        ``n_references``.
+        "auto" takes all of up to 20,000 rows, 80,000 if a network alone finds the
+        coefficients and memory suffices, else ``n_references``.
     search : {"all_pairs", "index"}
         How the graph's coefficients are found: exactly, or most of them by an index
         of the keys (needs ``selfexpress[faiss]``), for ``n_cluster_samples=None`` and
         very many rows.
+    center : bool or "auto"
+        Whether the mean of the rows is subtracted before they are scaled. "auto" does
+        so where all rows point nearly the same way, as spectra do.
     precision : {"auto", "float32", "tf32", "bfloat16"}
         Of the matrix products in training; "auto" is bfloat16 on a GPU, else float32.
     device : str or torch.device
@@ -127,7 +154,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         was interrupted goes on from there when it is run again with the same data,
         settings and ``random_state``, and ends as if nothing had happened.
     callbacks : sequence of Callback, optional
-        Told about every step of training.
+        Called at every step of training.
     verbose : bool or int
         Whether to show a progress bar on stderr.
     random_state : int, RandomState or None
@@ -149,7 +176,10 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         Twice ``n_clusters_`` of them where "auto" merged pieces.
     eigenvalues_ : ndarray of shape (n_eigenvectors,)
         Of the graph's normalised Laplacian.
-    network_ : SelfExpressiveNetwork
+    network_ : SelfExpressiveNetwork or None
+        None if nothing was trained.
+    center_ : ndarray of shape (n_features,) or None
+        What was subtracted from the rows.
     references_ : References
         What :meth:`predict` needs of the fitted rows.
     history_ : dict of str to ndarray
@@ -158,8 +188,9 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
     timings_ : dict of str to float
         Seconds by stage.
     settings_ : dict of str to object
-        What "auto" became in this fit; ``fall_start``, the steps before the learning
-        rate fell, if ``schedule="adaptive"``. A saved model keeps part of it.
+        What "auto" became in this fit; ``certificate``, how near the coefficients are
+        to the optimum (:doc:`/how-it-works`); ``fall_start``, the steps before the
+        learning rate fell, if ``schedule="adaptive"``. A saved model keeps part of it.
     smallest_gamma_ : SmallestGamma
         The gammas at which coefficients start to be non-zero on this data.
     n_iter_ : int
@@ -171,26 +202,21 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
     >>> from selfexpress import SENet, make_subspaces
     >>> data = make_subspaces(3, dimension=2, n_features=10, n_samples=40,
     ...                       random_state=0)
-    >>> model = SENet(n_clusters=3, hidden_sizes=(64,), n_embedding=64,
-    ...               max_iter=200, random_state=0).fit(data.X)
+    >>> model = SENet(n_clusters=3, random_state=0).fit(data.X)
     >>> model.labels_.shape
     (120,)
     >>> bool((model.predict(data.X) == model.labels_).mean() > 0.95)
     True
     """
 
-    network_: SelfExpressiveNetwork
-    references_: References
     history_: dict[str, NDArray[np.float64]]
-    settings_: dict[str, Any]
-    smallest_gamma_: SmallestGamma
     n_iter_: int
-    sample_indices_: NDArray[np.int64]
 
     def __init__(
         self,
         n_clusters: int | str = 8,
         *,
+        refine: str | None = "auto",
         gamma: float | str = "auto",
         gamma_scale: str = "absolute",
         l1_ratio: float | str = "auto",
@@ -205,7 +231,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         optimizer: str = "adam",
         start: str = "auto",
         algorithm: str = "auto",
-        n_nonzero: int = 30,
+        n_nonzero: int | str = "auto",
         affinity: str = "auto",
         n_neighbors: int = 10,
         n_eigenvectors: int | str | None = "auto",
@@ -213,6 +239,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         n_references: int = 10_000,
         n_cluster_samples: int | str | None = "auto",
         search: str = "all_pairs",
+        center: bool | str = "auto",
         precision: str = "auto",
         device: str | torch.device = "auto",
         checkpoint: str | PathLike[str] | None = None,
@@ -221,6 +248,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
+        self.refine = refine
         self.gamma = gamma
         self.gamma_scale = gamma_scale
         self.l1_ratio = l1_ratio
@@ -243,6 +271,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         self.n_references = n_references
         self.n_cluster_samples = n_cluster_samples
         self.search = search
+        self.center = center
         self.precision = precision
         self.device = device
         self.checkpoint = checkpoint
@@ -250,163 +279,103 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
         self.verbose = verbose
         self.random_state = random_state
 
-    @own_arithmetic()
-    def fit(self, X: Any, y: None = None) -> Self:
-        """Train the network on rows of ``X`` and cluster all of them.
+    def _plan(self, source: RowSource, device: torch.device) -> Plan:
+        settings = chosen_settings(self, len(source), device)
+        cluster = self._cluster_config(len(source), affinity=settings["affinity"])
+        train_settings(self, settings)
+        require_callbacks(self.callbacks)
+        require_checkpoint(self.checkpoint, self.random_state)
+        streaming.check_search(self.search)
+        rows = self._planned_rows(source, device, dtype=torch.float32)
+        return Plan(**rows, cluster=cluster, settings=settings)
 
-        Parameters
-        ----------
-        X : array-like, Tensor or RowSource of shape (n_samples, n_features)
-            NumPy (also memory-mapped), torch on any device, pandas, or a source.
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        SENet
-
-        Raises
-        ------
-        ValueError
-            If ``X`` or a setting cannot be used.
-        DegenerateError
-            If every coefficient is zero, which names the gamma that is needed.
-        """
-        device = resolve_device(self.device)
-        with self._unless_refused():
-            whole = UnitRows(self._source(X, reset=True, device=device))
-            settings = chosen_settings(self, len(whole), device)
-            config = self._cluster_config(len(whole), affinity=settings["affinity"])
-            train_config = train_settings(self, settings)
-            streaming.check_search(self.search)
-        self._forget()
-        self.timings_, self.settings_ = {}, settings
-        # Many processes must draw the same rows.
-        seed = int(distributed.from_main(torch.tensor(self._seed())))
-        source = streaming.shared(whole)
-        index = graph_rows(self, len(whole), seed=seed)
-        is_sample = len(index) < len(whole)
-
+    def _expressed(self, plan: Plan) -> Expressed:
+        source = streaming.shared(plan.whole)
         with self._timed("training"):
-            self._train(source, train_config, seed=seed, device=device)
+            self._train(source, plan)
+        if self.refine is None:
+            return self._learned(source, plan)
         with self._timed("coefficients"):
-            clustered = source
-            if is_sample:
-                rows = ArraySource(source.take(index), device=device)
-                clustered = streaming.shared(rows)
+            rows = self._graph_rows(plan)
+            self._decide_gamma(rows)
+            keys = None
+            if self.network_ is not None:
+                graph = ArraySource(rows, device=plan.device)
+                keys = embed_keys(self.network_, graph, block_size=self.block_size)
+            n_similar = chosen_candidates("auto", *rows.shape)
+            expression = self._exact(rows, n_similar, keys=keys)
+        gamma = self.settings_["gamma"]
+        require_nonzero(expression.coefficients.nnz, gamma, self.smallest_gamma_)
+        return Expressed(expression.coefficients, rows, keys)
+
+    def _learned(self, source: RowSource, plan: Plan) -> Expressed:
+        """Return the network's own coefficients, as in the paper."""
+        with self._timed("coefficients"):
+            clustered = self._learned_rows(source, plan)
             keys, coefficients = streaming.express(
                 self.network_,
                 clustered,
-                n_nonzero=self.n_nonzero,
+                n_nonzero=self._kept(),
                 block_size=self.block_size,
                 search=self.search,
-                seed=seed,
+                seed=plan.seed,
             )
         gamma = self.settings_["gamma"]
         require_nonzero(coefficients.nnz, gamma, self.smallest_gamma_)
-        self._cluster(coefficients, config, seed=seed, device=device)
-        self.labels_ = distributed.from_main(torch.from_numpy(self.labels_)).numpy()
-        self.n_clusters_ = int(distributed.from_main(torch.tensor(self.n_clusters_)))
-        self.settings_["n_clusters"] = self.n_clusters_
-        self.settings_["n_eigenvectors"] = len(self.eigenvalues_)
-        self.settings_["n_cluster_samples"] = len(index)
-        self.sample_indices_ = index.numpy()
-        with self._timed("references"):
-            self.references_ = streaming.choose_references(
-                self.network_,
-                clustered,
-                keys,
-                labels=self.labels_,
-                n_clusters=self.n_clusters_,
-                n_references=len(clustered) if is_sample else self.n_references,
-                seed=seed,
-            )
-        if is_sample:
-            with self._timed("prediction"):
-                labels = self._named(whole)
-                labels[self.sample_indices_] = self.labels_
-                self.labels_ = labels
-        return self
+        return Expressed(coefficients, keys=keys)
 
-    @own_arithmetic()
-    def predict(self, X: Any) -> NDArray[np.int64]:
-        """Return the cluster of each row, seen in ``fit`` or not.
+    def _learned_rows(self, source: RowSource, plan: Plan) -> RowSource:
+        if not plan.is_sample:
+            return source
+        rows = ArraySource(source.take(plan.index), device=plan.device)
+        return streaming.shared(rows)
 
-        Parameters
-        ----------
-        X : array-like, Tensor or RowSource of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Numbered as in ``labels_``.
-        """
-        return self._named(self._new_rows(X))
-
-    def predict_blocks(self, X: Any) -> Iterator[NDArray[np.int64]]:
-        """Yield the clusters of rows as they are found, some thousand at a time.
-
-        Parameters
-        ----------
-        X : array-like, Tensor or RowSource of shape (n_samples, n_features)
-            A source may be larger than memory.
-
-        Yields
-        ------
-        ndarray of shape (rows of a block,)
-            In the order of the rows.
-        """
-        for weights in in_own_arithmetic(self._weights(self._new_rows(X))):
-            yield weights.argmax(axis=1)
-
-    @own_arithmetic()
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return how much of each row is expressed by each cluster.
-
-        Parameters
-        ----------
-        X : array-like, Tensor or RowSource of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_clusters)
-            Rows sum to 1. Shares of coefficients, not calibrated probabilities.
-        """
-        return np.concatenate(list(self._weights(self._new_rows(X))))
-
-    @own_arithmetic()
-    def self_expression(self, X: Any) -> sparse.csr_array:
-        """Return the coefficients of each row on the model's reference rows.
-
-        Parameters
-        ----------
-        X : array-like, Tensor or RowSource of shape (n_samples, n_features)
-
-        Returns
-        -------
-        scipy.sparse.csr_array of shape (n_samples, n_references)
-            At most ``n_nonzero`` entries a row.
-        """
-        source = self._new_rows(X)
-        return sparse_coefficients(
+    def _chosen_references(self, expressed: Expressed, plan: Plan) -> References:
+        if expressed.rows is not None:
+            return super()._chosen_references(expressed, plan)
+        assert expressed.keys is not None
+        return streaming.choose_references(
             self.network_,
-            source,
-            self.references_.keys,
-            n_nonzero=self.n_nonzero,
-            exclude_self=False,
+            self._learned_rows(streaming.shared(plan.whole), plan),
+            expressed.keys,
+            labels=self.labels_,
+            n_clusters=self.n_clusters_,
+            n_references=len(plan.index) if plan.is_sample else self.n_references,
+            seed=plan.seed,
         )
 
-    def _train(
-        self,
-        source: RowSource,
-        config: TrainConfig,
-        *,
-        seed: int,
-        device: torch.device,
-    ) -> None:
+    def _elastic_net(self) -> ElasticNetConfig:
+        gamma, l1_ratio = (self.settings_[name] for name in ("gamma", "l1_ratio"))
+        kept = None if is_auto(self.n_nonzero) else self._kept()
+        return ElasticNetConfig(gamma, l1_ratio, tol=_TOLERANCE, n_nonzero=kept)
+
+    def _kept(self) -> int:
+        return _N_KEPT if is_auto(self.n_nonzero) else int(self.n_nonzero)
+
+    def _decide_gamma(self, rows: Tensor) -> None:
+        """Choose the gamma of exact coefficients for the rows of the graph."""
         chosen = self.settings_
+        source = ArraySource(rows, device=rows.device)
+        self.smallest_gamma_ = smallest_gamma(
+            source, chosen["l1_ratio"], block_size=self.block_size
+        )
+        if self.network_ is not None:
+            chosen["training_gamma"] = chosen["gamma"]
+        chosen["gamma"] = choose_exact_gamma(
+            self.gamma, self.gamma_scale, self.smallest_gamma_
+        )
+        require_large_enough(chosen["gamma"], self.smallest_gamma_)
+
+    def _train(self, source: RowSource, plan: Plan) -> None:
+        """Train the network on a sample of the rows, unless no step is asked for."""
+        chosen, device = self.settings_, plan.device
+        self.network_, self.n_iter_ = None, 0
+        self.history_ = {name: np.empty(0) for name in RECORDED}
+        if chosen["max_iter"] == 0:
+            return
+        config = train_settings(self, chosen)
         network_config = NetworkConfig(chosen["hidden_sizes"], chosen["n_embedding"])
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(plan.seed)
         sample = streaming.training_sample(
             source, chosen["n_train_samples"], generator=generator, device=device
         )
@@ -425,22 +394,7 @@ class SENet(SavedToFile, ShownInNotebooks, SelfExpressiveClusterer):
             network_config,
             config,
             generator=generator,
-            seed=seed,
+            seed=plan.seed,
             device=device,
         )
         self.n_iter_ = len(self.history_["objective"])
-
-    def _new_rows(self, X: Any) -> RowSource:
-        check_is_fitted(self, "references_")
-        device = self.references_.keys.device
-        return UnitRows(self._source(X, reset=False, device=device))
-
-    def _weights(self, source: RowSource) -> Iterator[NDArray[np.float64]]:
-        return streaming.weights_of(
-            self.network_, self.references_, source, n_nonzero=self.n_nonzero
-        )
-
-    def _named(self, source: RowSource) -> NDArray[np.int64]:
-        return streaming.labels_of(
-            self.network_, self.references_, source, n_nonzero=self.n_nonzero
-        )

@@ -26,7 +26,7 @@ from selfexpress.solvers.problem import Progress
 
 
 class SolverClusterer(SelfExpressiveClusterer, ABC):
-    """Base of ``EnSC``, ``SSCOMP`` and ``ESC``.
+    """Base of ``SSCOMP`` and ``ESC``.
 
     A subclass says in :meth:`_express` how rows become sparse coefficients, and may
     offer ``join``: whether weak edges hold a graph in too many pieces together.
@@ -65,12 +65,12 @@ class SolverClusterer(SelfExpressiveClusterer, ABC):
             cluster_config = self._cluster_config(len(source))
             require_flag("join", self.join, advice="Use False.")
             seed = self._seed()
-        self._forget()
+        self._drop_earlier_fit()
         self.timings_ = {}
-        with self._timed("coefficients"), _progress_bar(self.verbose) as progress:
+        with self._timed("coefficients"), progress_bar(self.verbose) as progress:
             rows = row_matrix(source, device)
             coefficients = self._express(rows, seed=seed, progress=progress)
-        self._require_nonzero(coefficients)
+        require_solved(coefficients, self._if_all_zero)
         self._cluster(
             coefficients,
             cluster_config,
@@ -94,17 +94,22 @@ class SolverClusterer(SelfExpressiveClusterer, ABC):
     ) -> sparse.csr_array:
         """Return the coefficients of the scaled rows on each other."""
 
-    def _require_nonzero(self, coefficients: sparse.csr_array) -> None:
-        if not np.isfinite(coefficients.data).all():
-            raise DegenerateError(
-                "Coefficients must be finite, but the solution has diverged. Lower "
-                "gamma, or solve in double precision (EnSC: precision='float64')."
-            )
-        if coefficients.nnz == 0:
-            raise DegenerateError(
-                "Some coefficient must not be zero, but all are: no row has another "
-                f"that is like it enough. {self._if_all_zero}"
-            )
+
+def require_solved(
+    coefficients: sparse.csr_array,
+    if_all_zero: str = "Raise gamma, or remove rows of zeros.",
+) -> None:
+    """Refuse coefficients that diverged, or that are all zero."""
+    if not np.isfinite(coefficients.data).all():
+        raise DegenerateError(
+            "Coefficients must be finite, but the solution has diverged. Lower "
+            "gamma, or solve in double precision (EnSC: precision='float64')."
+        )
+    if coefficients.nnz == 0:
+        raise DegenerateError(
+            "Some coefficient must not be zero, but all are: no row has another "
+            f"that is like it enough. {if_all_zero}"
+        )
 
 
 def row_matrix(source: RowSource, device: torch.device) -> Tensor:
@@ -113,7 +118,7 @@ def row_matrix(source: RowSource, device: torch.device) -> Tensor:
 
 
 @contextmanager
-def _progress_bar(verbose: bool | int) -> Iterator[Progress | None]:
+def progress_bar(verbose: bool | int) -> Iterator[Progress | None]:
     """Yield what moves a bar on stderr, or nothing to call."""
     if not verbose:
         yield None

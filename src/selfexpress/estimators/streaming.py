@@ -6,8 +6,6 @@ Shapes: N rows, n rows that are clustered, R references, k clusters.
 from __future__ import annotations
 
 import logging
-import warnings
-from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -16,21 +14,16 @@ from scipy import sparse
 from torch import Tensor
 
 from selfexpress import distributed
-from selfexpress.affinity.assignment import References, cluster_weights
-from selfexpress.affinity.coefficients import (
-    embed_keys,
-    largest_coefficients,
-    sparse_coefficients,
-)
+from selfexpress.affinity.assignment import References
+from selfexpress.affinity.coefficients import embed_keys, sparse_coefficients
 from selfexpress.affinity.maximum_inner_product import searched_coefficients
 from selfexpress.affinity.ring import ring_coefficients
 from selfexpress.config import require_count
-from selfexpress.errors import ConfigError, DataError, DegenerateWarning
+from selfexpress.errors import ConfigError, DataError
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.ops.memory import free_bytes
-from selfexpress.rows.prefetch import Prefetched
 from selfexpress.rows.shards import OwnRows
-from selfexpress.rows.sources import ArraySource, RowSource, blocks_between
+from selfexpress.rows.sources import ArraySource, RowSource
 
 logger = logging.getLogger(__name__)
 
@@ -42,8 +35,6 @@ _EXACT_ROWS = 80_000
 _BYTES_PER_COEFFICIENT = 100
 # Rows whose keys are computed at a time.
 _KEY_ROWS = 8192
-# Rows named at a time: few enough for a small memory, enough to fill a GPU.
-_NAMED_ROWS = {"cpu": 8192, "cuda": 65_536}
 
 
 def shared(source: RowSource) -> RowSource:
@@ -83,8 +74,9 @@ def n_clustered(
     n_clusters: int,
     n_references: int,
     n_nonzero: int,
+    most: int | None,
 ) -> int:
-    """Return how many rows the graph is built of; all of them if that is exact.
+    """Return how many rows the graph is built of; all of them if that is quick.
 
     Parameters
     ----------
@@ -93,6 +85,8 @@ def n_clustered(
         are quick and their coefficients fit into half of the free memory, else
         ``n_references``.
     n_samples, n_clusters, n_references, n_nonzero : int
+    most : int, optional
+        Rows up to which all pairs are quick, if not for a network.
     """
     if setting is None:
         return n_samples
@@ -103,7 +97,7 @@ def n_clustered(
         return min(int(setting), n_samples)
     needed = _BYTES_PER_COEFFICIENT * n_samples * min(n_nonzero, n_samples)
     free = free_bytes(torch.device("cpu"))
-    is_exact = n_samples <= _EXACT_ROWS and needed <= free / 2
+    is_exact = n_samples <= (most or _EXACT_ROWS) and needed <= free / 2
     chosen = n_samples if is_exact else min(max(n_references, n_clusters), n_samples)
     logger.info(
         "graph of %d of %d rows: all would need about %.2f GiB, %.2f GiB are free",
@@ -169,7 +163,7 @@ def choose_references(
     n_references: int,
     seed: int,
 ) -> References:
-    """Keep all rows of a source to name new ones, or a random part of them.
+    """Keep all rows of a source to assign new ones, or a random part of them.
 
     Rows are drawn in the order of :func:`training_sample`: those that the network was
     trained on come first.
@@ -188,11 +182,11 @@ def choose_references(
     seed : int
     """
     if len(source) <= n_references:
-        return References(distributed.gather_rows(own_keys), labels, n_clusters)
+        return References(labels, n_clusters, keys=distributed.gather_rows(own_keys))
     index = draw(len(source), n_references, seed=seed)
     rows = ArraySource(source.take(index), device=own_keys.device)
     keys = embed_keys(network, rows, block_size=_KEY_ROWS)
-    return References(keys, labels[index.numpy()], n_clusters)
+    return References(labels[index.numpy()], n_clusters, keys=keys)
 
 
 def check_search(search: str) -> None:
@@ -206,72 +200,3 @@ def check_search(search: str) -> None:
             "search='index' must run in one process, but there are "
             f"{distributed.n_ranks()}. Use 'all_pairs', which they share."
         )
-
-
-def weights_of(
-    network: SelfExpressiveNetwork,
-    references: References,
-    source: RowSource,
-    *,
-    n_nonzero: int,
-    span: tuple[int, int] | None = None,
-) -> Iterator[NDArray[np.float64]]:
-    """Yield each cluster's share of what expresses rows, block after block.
-
-    Memory does not grow with the rows; the next block is read meanwhile.
-
-    Parameters
-    ----------
-    network : SelfExpressiveNetwork
-    references : References
-    source : RowSource of N rows
-    n_nonzero : int
-    span : (int, int), optional
-        First and last + 1 of the rows; all unless given.
-
-    Yields
-    ------
-    ndarray of shape (rows of the block, k)
-    """
-    start, stop = span or (0, len(source))
-    device = references.keys.device
-    ahead = Prefetched(source)
-    block_size = _NAMED_ROWS.get(device.type, 8192)
-    n_empty = 0
-    for block in blocks_between(ahead, start, stop, block_size=block_size):
-        coefficients = largest_coefficients(
-            network,
-            ArraySource(block.rows, device=device),
-            references.keys,
-            n_nonzero=n_nonzero,
-            exclude_self=False,
-        )
-        n_empty += int((coefficients.value == 0).all(dim=1).sum())
-        yield cluster_weights(coefficients, references)
-    if n_empty:
-        warnings.warn(
-            f"Every row to be named should have a coefficient, but {n_empty} of "
-            f"{stop - start} have none and get the commonest cluster; leave out rows "
-            "that are zero or unlike those of the fit.",
-            DegenerateWarning,
-            stacklevel=2,
-        )
-
-
-def labels_of(
-    network: SelfExpressiveNetwork,
-    references: References,
-    source: RowSource,
-    *,
-    n_nonzero: int,
-) -> NDArray[np.int64]:
-    """Return the cluster of every row, each process naming the rows it owns."""
-    span = distributed.own_range(len(source))
-    labels = np.empty(span[1] - span[0], dtype=np.int64)
-    done = 0
-    for weights in weights_of(
-        network, references, source, n_nonzero=n_nonzero, span=span
-    ):
-        labels[done : done + len(weights)] = weights.argmax(axis=1)
-        done += len(weights)
-    return distributed.gather_rows(torch.from_numpy(labels)).numpy()

@@ -37,6 +37,17 @@ def to_sparse_tensor(
     return sparse_tensor(starts, columns, values.to(dtype), matrix.shape)
 
 
+def normalized_adjacency(affinity: sparse.csr_array) -> sparse.csr_array:
+    """Return ``D^{-1/2} A D^{-1/2}`` in float64; isolated nodes keep their zeros."""
+    degree = np.asarray(affinity.sum(axis=1), dtype=np.float64).ravel()
+    scale = 1 / np.sqrt(np.where(degree > 0, degree, 1))
+    data = affinity.data * np.repeat(scale, np.diff(affinity.indptr))
+    data *= scale[affinity.indices]
+    return sparse.csr_array(
+        (data, affinity.indices, affinity.indptr), shape=affinity.shape
+    )
+
+
 # A graph of data that is in one piece is walked through in fewer.
 _MOST_STEPS = 64
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from selfexpress.solvers.batches import block_size_or_default
 from selfexpress.solvers.certificate import Certificate, certificate
 from selfexpress.solvers.compiled import has_numba
-from selfexpress.solvers.correlation_scan import scan_correlations
+from selfexpress.solvers.correlation_scan import Scan, scan_correlations
 from selfexpress.solvers.problem import ElasticNetConfig
 from selfexpress.solvers.small_problems import solve_small_problems
 
@@ -61,6 +61,8 @@ def solve_rows(
     dictionary: Tensor,
     config: ElasticNetConfig,
     finish: Finish,
+    *,
+    candidates: Tensor | None = None,
 ) -> None:
     """Run rounds on one batch until every row is finished or the rounds are over.
 
@@ -73,18 +75,22 @@ def solve_rows(
     config : ElasticNetConfig
     finish : callable
         Receives every row once, ``place`` being its position among the targets.
+    candidates : Tensor of shape (B, A), int64, optional
+        Working sets to start with, instead of the rows most like each target.
     """
-    rows = _first_rows(targets, own, dictionary, config)
+    rows = _first_rows(targets, own, dictionary, config, candidates)
     for n_iter in range(1, config.max_iter + 1):
         rows, correlations = _solve_working_sets(rows, dictionary)
-        outside = scan_correlations(
-            rows.residuals,
-            dictionary,
-            excluded=torch.cat([rows.own[:, None], rows.members], dim=1),
-            threshold=rows.alpha,
-            n_candidates=N_JOINING,
-            block_size=block_size_or_default(config.block_size, targets.device),
-        )
+        outside = Scan.of_none(rows.alpha)
+        if not config.is_local:
+            outside = scan_correlations(
+                rows.residuals,
+                dictionary,
+                excluded=torch.cat([rows.own[:, None], rows.members], dim=1),
+                threshold=rows.alpha,
+                n_candidates=N_JOINING,
+                block_size=block_size_or_default(config.block_size, targets.device),
+            )
         proof = certificate(
             rows.coefficients,
             correlations,
@@ -95,7 +101,8 @@ def solve_rows(
         )
         # A little below tol: float32 must not be what decides.
         is_open = proof.is_open(0.99 * config.tol)
-        if n_iter == config.max_iter or not is_open.any():
+        is_last = config.is_local or n_iter == config.max_iter
+        if is_last or not is_open.any():
             return finish(rows, proof, n_iter)
         done, still = (~is_open).nonzero()[:, 0], is_open.nonzero()[:, 0]
         finish(rows.take(done), proof.take(done), n_iter)
@@ -108,21 +115,31 @@ def _first_rows(
     own: Tensor,
     dictionary: Tensor,
     config: ElasticNetConfig,
+    candidates: Tensor | None,
 ) -> WorkingRows:
-    """Start with the rows that correlate most with each target."""
-    scan = scan_correlations(
-        targets,
-        dictionary,
-        excluded=own[:, None],
-        threshold=targets.new_zeros(len(targets)),
-        n_candidates=N_FIRST,
-        block_size=block_size_or_default(config.block_size, targets.device),
-    )
-    gamma = torch.full_like(scan.largest, config.gamma)
+    """Start with the given candidates, or the rows that correlate most."""
+    if candidates is None:
+        scan = scan_correlations(
+            targets,
+            dictionary,
+            excluded=own[:, None],
+            threshold=targets.new_zeros(len(targets)),
+            n_candidates=N_FIRST,
+            block_size=block_size_or_default(config.block_size, targets.device),
+        )
+        candidates, largest = scan.candidates, scan.largest
+    else:
+        largest = targets.new_ones(len(targets))
+        if config.gamma_scale == "relative":
+            atoms = dictionary[candidates.clamp_min(0)]  # (B, A, D)
+            found = (atoms @ targets[:, :, None])[..., 0].abs()
+            largest = found.masked_fill(candidates < 0, 0).amax(dim=1)
+    gamma = torch.full_like(largest, config.gamma)
     if config.gamma_scale == "relative":
         # A row that correlates with none has the solution 0 for every gamma.
-        is_alone = scan.largest == 0
-        gamma *= config.l1_ratio / torch.where(is_alone, 1, scan.largest)
+        is_alone = largest == 0
+        gamma *= config.l1_ratio / torch.where(is_alone, 1, largest)
+    members = _padding_last(candidates)[0]
     return WorkingRows(
         place=torch.arange(len(targets), device=targets.device),
         targets=targets,
@@ -132,8 +149,8 @@ def _first_rows(
         beta=(1 - config.l1_ratio) / gamma,
         inner_tol=0.3 * config.tol / gamma,
         residuals=targets,
-        members=_padding_last(scan.candidates)[0],
-        coefficients=torch.zeros_like(scan.candidates, dtype=targets.dtype),
+        members=members,
+        coefficients=torch.zeros_like(members, dtype=targets.dtype),
     )
 
 

@@ -34,6 +34,12 @@ class Scan:
     excess: Tensor
     candidates: Tensor
 
+    @classmethod
+    def of_none(cls, like: Tensor) -> Scan:
+        """Return the scan of no rows, which nothing in them violates."""
+        none = torch.zeros_like(like)
+        return cls(none, none, like.new_empty((len(like), 0), dtype=torch.int64))
+
 
 def scan_correlations(
     residuals: Tensor,
@@ -55,7 +61,7 @@ def scan_correlations(
     threshold : Tensor of shape (B,)
         Correlations up to this are no violation.
     n_candidates : int
-        Rows to name for each residual, A.
+        Rows to find for each residual, A.
     block_size : int
     """
     n_rows, n_candidates = len(residuals), min(n_candidates, len(dictionary))

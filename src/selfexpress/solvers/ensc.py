@@ -32,6 +32,7 @@ def elastic_net_expression(
     config: ElasticNetConfig,
     *,
     index: Tensor | None = None,
+    candidates: Tensor | None = None,
     progress: Progress | None = None,
 ) -> Expression:
     """Express rows by all other rows, to a certified optimum.
@@ -44,6 +45,8 @@ def elastic_net_expression(
     config : ElasticNetConfig
     index : Tensor of shape (M,), int64, optional
         Positions of the rows to express; all of them unless given.
+    candidates : Tensor of shape (M, A), int64, optional
+        Working sets to start with, instead of the rows most like each; -1 pads.
     progress : callable, optional
         Called with the rows finished and the rows in all after every batch.
 
@@ -60,7 +63,7 @@ def elastic_net_expression(
         index = torch.arange(len(rows), device=rows.device)
     if config.l1_ratio == 0:
         return least_squares_expression(rows, config, index=index, progress=progress)
-    return _express(_Task(rows, index, rows, index), config, progress)
+    return _express(_Task(rows, index, rows, index, candidates), config, progress)
 
 
 def dictionary_expression(
@@ -68,12 +71,15 @@ def dictionary_expression(
     dictionary: Tensor,
     config: ElasticNetConfig,
     *,
+    candidates: Tensor | None = None,
     progress: Progress | None = None,
 ) -> Expression:
     """Express rows by a dictionary, leaving out none of it; ``l1_ratio`` above 0."""
     index = torch.arange(len(rows), device=rows.device)
     nobody = torch.full_like(index, -1)
-    return _express(_Task(rows, index, dictionary, nobody), config, progress)
+    return _express(
+        _Task(rows, index, dictionary, nobody, candidates), config, progress
+    )
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,7 @@ class _Task:
     index: Tensor  # (M,), those to express
     dictionary: Tensor  # (N, D)
     own: Tensor  # (M,), where each stands in the dictionary, or -1
+    candidates: Tensor | None = None  # (M, A), of the dictionary
 
 
 def _express(
@@ -96,7 +103,15 @@ def _express(
     def solve(batch: slice) -> None:
         targets = task.rows[task.index[batch]]
         finish = functools.partial(results.add, batch.start)
-        solve_rows(targets, task.own[batch], task.dictionary, config, finish)
+        given = None if task.candidates is None else task.candidates[batch]
+        solve_rows(
+            targets,
+            task.own[batch],
+            task.dictionary,
+            config,
+            finish,
+            candidates=given,
+        )
 
     with float32_products("highest"):
         solve_in_batches(
@@ -106,7 +121,8 @@ def _express(
             device=task.rows.device,
             progress=progress,
         )
-    results.warn_if_open()
+    if not config.is_local:
+        results.warn_if_open()
     return results.expression(task.rows.dtype)
 
 

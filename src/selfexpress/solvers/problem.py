@@ -55,6 +55,9 @@ class ElasticNetConfig:
     block_size : int, optional
         Rows of the dictionary compared with a batch at a time; 8192 on a CPU and
         32768 on a GPU unless given, and 8192 on both for least squares.
+    is_local : bool
+        Solve on the first working set only: the optimum, and its certificate, are then
+        those among the candidates, and time grows linearly with the rows.
     """
 
     gamma: float = 200.0
@@ -65,6 +68,7 @@ class ElasticNetConfig:
     n_nonzero: int | None = None
     batch_size: int | None = None
     block_size: int | None = None
+    is_local: bool = False
 
     def __post_init__(self) -> None:
         require_positive("gamma", self.gamma, advice="The paper uses 200 for images.")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import eigsh
 
-from selfexpress.ops.sparse import component_of_nodes
+from selfexpress.ops.sparse import component_of_nodes, normalized_adjacency
 from selfexpress.spectral.block_lanczos import block_lanczos
 
 # Below this an eigenvalue is 0 but for rounding.
@@ -66,17 +66,6 @@ def laplacian_eigenvectors(
     values, vectors = np.concatenate(eigenvalues), np.hstack(eigenvectors)
     order = np.argsort(values, kind="stable")[:n_eigenvectors]
     return values[order], _fix_signs(vectors[:, order])
-
-
-def normalized_adjacency(affinity: sparse.csr_array) -> sparse.csr_array:
-    """Return ``D^{-1/2} A D^{-1/2}`` in float64; isolated nodes keep their zeros."""
-    degree = np.asarray(affinity.sum(axis=1), dtype=np.float64).ravel()
-    scale = 1 / np.sqrt(np.where(degree > 0, degree, 1))
-    data = affinity.data * np.repeat(scale, np.diff(affinity.indptr))
-    data *= scale[affinity.indices]
-    return sparse.csr_array(
-        (data, affinity.indices, affinity.indptr), shape=affinity.shape
-    )
 
 
 def unit_rows(vectors: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -29,6 +29,9 @@ RELATIVE_GAMMA = {"random": 100.0, "alike": 30.0}
 _RELATIVE_GAMMA_OF_SQUARES = 10.0
 _MORE_SQUARES = 0.5
 
+# Of coefficients that are solved for.
+_RELATIVE_EXACT_GAMMA = 30.0
+
 # Two or three clusters of few rows, such as motions in a film, are cut apart by the
 # first eigenvectors alone, which catch any loose end of a sparse graph: rows express
 # more others then, and those that are expressed alike are joined. More clusters are
@@ -106,6 +109,18 @@ def choose_gamma(
         if config.start == "alike" and config.l1_ratio < _MORE_SQUARES:
             relative = _RELATIVE_GAMMA_OF_SQUARES
         return relative * bound.typical if has_scale else TrainConfig().gamma
+    return gamma * bound.typical if scale == "relative" and has_scale else gamma
+
+
+def choose_exact_gamma(gamma: float | str, scale: str, bound: SmallestGamma) -> float:
+    """Return an absolute gamma for coefficients that are solved for.
+
+    "auto" is 30 times what a typical row needs for a coefficient that is not zero.
+    From 10 to 100 times, labels of text, images and subspaces are the same.
+    """
+    has_scale = math.isfinite(bound.typical) and bound.typical > 0
+    if isinstance(gamma, str):
+        return (_RELATIVE_EXACT_GAMMA * bound.typical) if has_scale else 30.0
     return gamma * bound.typical if scale == "relative" and has_scale else gamma
 
 
