@@ -59,11 +59,7 @@ def parser() -> argparse.ArgumentParser:
     add = found.add_argument
     groups = ", ".join(GROUPS)
     add("names", nargs="*", help=f"experiments, or {groups}; without one, a list")
-    add(
-        "--seeds",
-        type=int,
-        help="runs of each setting; 3, or 1 if quick",
-    )
+    add("--seeds", type=int, help="runs of each setting; 3, or 1 if quick")
     add("--quick", action="store_true", help="a small version for a CPU, in minutes")
     add("--only", action="append", default=[], help="NAME=VALUE[,VALUE] of a cell")
     add("--set", action="append", default=[], help="NAME=VALUE for a benchmark")
@@ -75,7 +71,7 @@ def parser() -> argparse.ArgumentParser:
     add("--show", action="store_true", help="run nothing, show what is recorded")
     add("--plan", action="store_true", help="run nothing, list the cells not yet run")
     add("--document", type=Path, help="run nothing, write this page from the records")
-    add("--json", action="store_true", help="print JSON, for machines")
+    add("--json", action="store_true", help="print tables as JSON, for machines")
     return found
 
 
@@ -94,12 +90,12 @@ def reproduce(options: argparse.Namespace) -> int:
         write_page(options.document, results)
         return 0
     if not options.names:
-        _list_experiments(as_json=options.json)
+        _list_experiments()
         return 0
     chosen = experiments(options.names)
     cells = _cells(chosen, options)
     if options.plan:
-        _print_plan(cells, results, as_json=options.json)
+        _print_plan(cells, results)
         return 0
     n_failed = 0
     if not options.show:
@@ -197,24 +193,13 @@ def _pictures(summaries: dict[str, Summary], folder: Path) -> Iterator[Path]:
                 yield draw(plot, folder)
 
 
-def _list_experiments(*, as_json: bool) -> None:
-    titles = {name: each.title for name, each in EXPERIMENTS.items()}
-    if as_json:
-        print(json.dumps({"experiments": titles}))
-        return
-    rows = list(titles.items())
+def _list_experiments() -> None:
+    rows = [(name, each.title) for name, each in EXPERIMENTS.items()]
     Console().print(_grid("Experiments", ("name", "what it shows"), rows))
 
 
-def _print_plan(cells: list[Cell], results: Results, *, as_json: bool) -> None:
+def _print_plan(cells: list[Cell], results: Results) -> None:
     pending = [cell for cell in cells if not results.has(cell)]
-    if as_json:
-        listed = [
-            {"task": cell.task, "seed": cell.seed, "settings": cell.settings()}
-            for cell in pending
-        ]
-        print(json.dumps({"cells": len(cells), "to_run": listed}))
-        return
     for cell in pending:
         print(f"{cell.task} {cell.label()} seed={cell.seed}")
     print(f"{len(pending)} of {len(cells)} cells to run")

@@ -9,13 +9,7 @@ from itertools import zip_longest
 import numpy as np
 
 from reproduction.images import ImageCell, curve_size, senet_cell
-from reproduction.presets import (
-    BATCH_SIZES,
-    DEPTHS,
-    WIDTHS,
-    Recipe,
-    preset_of,
-)
+from reproduction.presets import BATCH_SIZES, DEPTHS, WIDTHS, Recipe, preset_of
 from reproduction.published import ABLATION_DEPTH, ABLATION_THRESHOLD
 from reproduction.runner import Cell, Experiment, Results
 from reproduction.summary import (

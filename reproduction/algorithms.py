@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from reproduction.evaluation import make_senet, scores
+from reproduction.evaluation import scores, train
 from reproduction.images import find_clusters
 from reproduction.inputs import image_rows
-from reproduction.meter import Meter
 from reproduction.presets import ALGORITHM_SIZES, ImagePreset, preset_of
 from reproduction.runner import Cell, Context, Experiment, Outcome, Results
 from reproduction.summary import (
@@ -21,6 +20,7 @@ from reproduction.summary import (
     Table,
     line_of_points,
 )
+from reproduction.timing import Meter
 
 DATASET = "mnist"
 # The paper's names of the two, by ours.
@@ -32,16 +32,10 @@ _STEPS = 5000
 
 @dataclass(frozen=True, kw_only=True)
 class AlgorithmCell(Cell):
-    """Training with one of the two gradients, timed and weighed.
-
-    Attributes
-    ----------
-    preset : ImagePreset
-        Its recipe names the algorithm.
-    n_train : int
-    """
+    """Training with one of the two gradients, timed and weighed."""
 
     task: ClassVar[str] = "algorithms"
+    # Its recipe names the algorithm.
     preset: ImagePreset
     n_train: int
 
@@ -59,24 +53,16 @@ class AlgorithmCell(Cell):
         rows = image_rows(self.preset, context)
         index = rows.draw(self.n_train, self.seed)
         meter = Meter(context.device)
-        model = make_senet(
+        model = train(
             self.preset.recipe,
+            rows.X[index],
             n_clusters=self.preset.n_clusters,
-            n_samples=len(index),
-            seed=self.seed,
-            device=context.device,
-            callbacks=(meter,),
-        )
-        model.fit(rows.X[index])
-        part, truth = rows.X[rows.n_first :], rows.labels[rows.n_first :]
-        clustering = find_clusters(
-            model.network_,
-            part,
-            self.preset,
             seed=self.seed,
             context=context,
-            seconds={},
+            callbacks=(meter,),
         )
+        part, truth = rows.X[rows.n_first :], rows.labels[rows.n_first :]
+        clustering = find_clusters(self, model.network_, part, context)
         found = {
             "peak_bytes": meter.peak_bytes,
             "objective": float(model.history_["objective"][-100:].mean()),
@@ -158,11 +144,7 @@ _MEASURES = (
 
 
 def _values(
-    results: Results,
-    algorithm: str,
-    n_train: int,
-    measure: _Measure,
-    is_quick: bool,
+    results: Results, algorithm: str, n_train: int, measure: _Measure, is_quick: bool
 ) -> tuple[float, ...]:
     values = results.metric(cell(algorithm, n_train, is_quick), *measure.path)
     shown = (min(values),) if measure.is_least and values else values

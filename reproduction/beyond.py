@@ -67,10 +67,7 @@ TRAININGS: Axes = {
         ),
         "cosine": (("schedule", "cosine"),),
     },
-    "optimiser": {
-        "Adam": (),
-        "Muon": (("optimizer", "muon"), ("learning_rate", 2e-3)),
-    },
+    "optimiser": {"Adam": (), "Muon": (("optimizer", "muon"), ("learning_rate", 2e-3))},
     "gamma, times that of a first coefficient": {
         f"{n:g}": _gamma(n) for n in (10.0, 30.0, 100.0, 300.0)
     },
@@ -234,10 +231,7 @@ def _variants_table(
 ) -> Table:
     """Return ACC by variant, each on the same data sets."""
     rows: list[Row] = [
-        (
-            name,
-            *(Figure(results.metric(v.cell, *v.path, "accuracy")) for v in several),
-        )
+        (name, *(Figure(results.metric(v.cell, *v.path, "accuracy")) for v in several))
         for name, several in variants.items()
     ]
     shown = next(iter(variants.values()))

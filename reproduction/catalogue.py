@@ -8,11 +8,7 @@ from reproduction.algorithms import ALGORITHMS_EXPERIMENT
 from reproduction.benchmark import BENCHMARKS
 from reproduction.beyond import BEYOND
 from reproduction.figure3 import FIGURE3
-from reproduction.first_experiment import (
-    FIGURE2,
-    LEARNING_CURVES_SYNTHETIC,
-    SCHEDULES,
-)
+from reproduction.first_experiment import FIGURE2, LEARNING_CURVES_SYNTHETIC, SCHEDULES
 from reproduction.learning_curves import LEARNING_CURVES
 from reproduction.runner import Experiment
 from reproduction.table1 import TABLE1
@@ -38,11 +34,7 @@ PAPER = {
         BEYOND,
     )
 }
-EXPERIMENTS: dict[str, Experiment] = {
-    **PAPER,
-    SCHEDULES.name: SCHEDULES,
-    **BENCHMARKS,
-}
+EXPERIMENTS: dict[str, Experiment] = {**PAPER, SCHEDULES.name: SCHEDULES, **BENCHMARKS}
 # Names that stand for several; "all" is what the paper has, and the study.
 GROUPS = {
     "all": tuple(PAPER),

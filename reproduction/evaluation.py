@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from reproduction.presets import PAPER, ImagePreset, Recipe
-from reproduction.runner import stage
+from reproduction.runner import Context, stage
 from selfexpress import metrics
 from selfexpress.affinity.coefficients import embed_keys, sparse_coefficients
 from selfexpress.affinity.graph import build_affinity
@@ -42,27 +42,37 @@ class Clustering:
     embedding: NDArray[np.float64]
 
 
-def make_senet(
+class OfImages(Protocol):
+    """What has a preset and a seed, such as a cell on images."""
+
+    @property
+    def preset(self) -> ImagePreset: ...
+    @property
+    def seed(self) -> int: ...
+
+
+def train(
     recipe: Recipe,
+    X: Array,
     *,
     n_clusters: int,
-    n_samples: int,
     seed: int,
-    device: torch.device,
+    context: Context,
     callbacks: tuple[Callback, ...] = (),
 ) -> SENet:
-    """Return the estimator with a recipe's settings, to be trained on all its rows."""
-    return SENet(
+    """Return the estimator with a recipe's settings, trained on all of ``X``."""
+    model = SENet(
         n_clusters,
         **PAPER,
         **asdict(recipe),
-        n_train_samples=n_samples,
+        n_train_samples=len(X),
         n_cluster_samples=None,
-        n_references=n_samples,
-        device=device,
+        n_references=len(X),
+        device=context.device,
         callbacks=callbacks,
         random_state=seed,
     )
+    return model.fit(X)
 
 
 def cluster(
@@ -71,16 +81,17 @@ def cluster(
     *,
     n_clusters: int,
     seed: int,
-    device: torch.device,
-    seconds: dict[str, float],
+    context: Context,
+    seconds: dict[str, float] | None = None,
 ) -> Clustering:
     """Turn coefficients into a graph and labels, as a recipe says."""
+    seconds = {} if seconds is None else seconds
     with stage(seconds, "affinity"):
         affinity = build_affinity(
             coefficients,
             kind=recipe.affinity,
             n_neighbors=recipe.n_neighbors,
-            device=device,
+            device=context.device,
         )
     with stage(seconds, "spectral"):
         clusters = spectral_clusters(
@@ -89,7 +100,7 @@ def cluster(
             n_eigenvectors=recipe.n_eigenvectors,
             n_init=recipe.n_init,
             seed=seed,
-            device=device,
+            device=context.device,
         )
     return Clustering(coefficients, affinity, clusters.labels, clusters.embedding)
 
@@ -99,14 +110,14 @@ def express(
     X: Array,
     *,
     n_nonzero: int,
-    device: torch.device,
+    context: Context,
     dtype: torch.dtype | None = None,
 ) -> sparse.csr_array:
     """Return the coefficients of unit rows on each other, none on itself.
 
     ``dtype`` is of their products; by default that of a fit.
     """
-    source = ArraySource(X, device=device)
+    source = ArraySource(X, device=context.device)
     keys = embed_keys(network, source, block_size=8192)
     return sparse_coefficients(
         network, source, keys, n_nonzero=n_nonzero, exclude_self=True, dtype=dtype
@@ -131,12 +142,7 @@ def plain_settings(model: Any) -> dict[str, Any]:
 
 
 def merged_scores(
-    affinity: sparse.csr_array,
-    truth: Array,
-    preset: ImagePreset,
-    *,
-    seed: int,
-    device: torch.device,
+    cell: OfImages, affinity: sparse.csr_array, truth: Array, context: Context
 ) -> dict[str, float]:
     """Score the labels that SENet's own spectral step finds in a graph.
 
@@ -144,11 +150,11 @@ def merged_scores(
     """
     clusters = spectral_clusters(
         affinity,
-        preset.n_clusters,
+        cell.preset.n_clusters,
         n_eigenvectors="auto",
-        n_init=preset.recipe.n_init,
-        seed=seed,
-        device=device,
+        n_init=cell.preset.recipe.n_init,
+        seed=cell.seed,
+        device=context.device,
     )
     return label_scores(clusters.labels, truth)
 
@@ -205,24 +211,14 @@ def objective_parts(
 class AtSteps(Callback):
     """Look at the network after some steps, outside the time of training.
 
-    Parameters
-    ----------
-    steps : collection of int
-    look : callable
-        From network and step to what is kept.
-
-    Attributes
-    ----------
-    found : list
-        What ``look`` returned, in order.
-    seconds : float
-        Time spent looking, to be taken off the time of training.
+    ``look`` gets the network; what it returned is ``found``, in order, and ``seconds``
+    are to be taken off the time of training.
     """
 
     def __init__(
         self,
         steps: tuple[int, ...],
-        look: Callable[[SelfExpressiveNetwork, int], dict[str, Any]],
+        look: Callable[[SelfExpressiveNetwork], dict[str, Any]],
     ) -> None:
         self.steps = frozenset(steps)
         self.look = look
@@ -235,9 +231,7 @@ class AtSteps(Callback):
             if torch.cuda.is_available():
                 torch.cuda.synchronize()
             start = time.perf_counter()
-            self.found.append(
-                {"step": state.step} | self.look(state.network, state.step)
-            )
+            self.found.append({"step": state.step} | self.look(state.network))
             self.seconds += time.perf_counter() - start
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from reproduction.compared_methods import ensc_cell
 from reproduction.evaluation import MOST_EDGES
 from reproduction.images import (
     ImageCell,
@@ -13,6 +12,7 @@ from reproduction.images import (
     timing_cell,
     train_sizes,
 )
+from reproduction.methods import ensc_cell
 from reproduction.presets import IMAGES
 from reproduction.runner import Cell, Experiment, Results
 from reproduction.summary import (

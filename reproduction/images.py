@@ -9,29 +9,28 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-import numpy as np
 from numpy.typing import NDArray
 
 from reproduction import presets
 from reproduction.evaluation import (
     AtSteps,
     Clustering,
+    OfImages,
     WithoutThreshold,
     cluster,
     express,
     fitted_clustering,
     label_scores,
-    make_senet,
     merged_scores,
     plain_settings,
     scores,
     thinned,
+    train,
 )
 from reproduction.inputs import ImageRows, image_rows
-from reproduction.meter import Meter
 from reproduction.presets import ImagePreset, preset_of
 from reproduction.runner import Cell, Context, Outcome, stage
-from selfexpress.estimators.senet import SENet
+from reproduction.timing import Meter
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.training.callbacks import Callback
 
@@ -40,26 +39,17 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, kw_only=True)
 class ImageCell(Cell):
-    """SENet trained on some images of the training part, applied to all others.
-
-    Attributes
-    ----------
-    preset : ImagePreset
-    n_train : int
-        Images to train on, drawn at random from the training part.
-    learn_threshold : bool
-        Whether the soft threshold is learned, or stays 0.
-    look_at : tuple of int
-        Steps at which the network is scored on its training images.
-    look_at_all : tuple of int
-        Steps before the last at which it is scored on all images.
-    """
+    """SENet trained on some images of the training part, applied to all others."""
 
     task: ClassVar[str] = "images"
     preset: ImagePreset
+    # Images to train on, drawn at random from the training part.
     n_train: int
+    # Whether the soft threshold is learned, or stays 0.
     learn_threshold: bool = True
+    # Steps at which the network is scored on its training images.
     look_at: tuple[int, ...] = ()
+    # Steps before the last at which it is scored on all images.
     look_at_all: tuple[int, ...] = ()
 
     def label(self) -> str:
@@ -75,12 +65,24 @@ class ImageCell(Cell):
         """Train once; score the training images, the test part and the whole."""
         rows = image_rows(self.preset, context)
         index = rows.draw(self.n_train, self.seed)
-        looks = self._looks(rows, index, context)
-        model = self._model(len(index), looks, context).fit(rows.X[index])
-
+        looks = {
+            "train": self._look(self.look_at, rows, index, context),
+            "full": self._look(self.look_at_all, rows, slice(None), context),
+        }
+        callbacks: list[Callback] = [look for look in looks.values() if look.steps]
+        if not self.learn_threshold:
+            callbacks.insert(0, WithoutThreshold())
+        model = train(
+            self.preset.recipe,
+            rows.X[index],
+            n_clusters=self.preset.n_clusters,
+            seed=self.seed,
+            context=context,
+            callbacks=tuple(callbacks),
+        )
         seconds = {f"fit_{name}": value for name, value in model.timings_.items()}
         seconds["training"] = seconds.pop("fit_training") - sum(
-            look.seconds for look in looks
+            look.seconds for look in looks.values()
         )
         found: dict[str, Any] = {
             "train": scores(fitted_clustering(model), rows.labels[index]),
@@ -89,96 +91,30 @@ class ImageCell(Cell):
         }
         if rows.n_first < len(rows.X):
             part, truth = rows.X[rows.n_first :], rows.labels[rows.n_first :]
-            found["test"] = self._score(model.network_, part, truth, context, {})
+            clusters = find_clusters(self, model.network_, part, context)
+            found["test"] = scores(clusters, truth)
             with stage(seconds, "predict"):
-                named = model.predict(part)
-            found["predict"] = label_scores(named, truth)
-        everything = find_clusters(
-            model.network_,
-            rows.X,
-            self.preset,
-            seed=self.seed,
-            context=context,
-            seconds=seconds,
-        )
+                assigned = model.predict(part)
+            found["predict"] = label_scores(assigned, truth)
+        everything = find_clusters(self, model.network_, rows.X, context, seconds)
         found["full"] = scores(everything, rows.labels)
-        found["merged"] = merged_scores(
-            everything.affinity,
-            rows.labels,
-            self.preset,
-            seed=self.seed,
-            device=context.device,
-        )
-        for look in looks:
-            found[f"curve_{look.name}"] = look.found
+        found["merged"] = merged_scores(self, everything.affinity, rows.labels, context)
+        found |= {
+            f"curve_{name}": look.found for name, look in looks.items() if look.steps
+        }
         if self.look_at_all:
             last = {"step": self.preset.recipe.max_iter, **found["full"]}
             found["curve_full"].append(last)
         return Outcome(found, seconds)
 
-    def _model(self, n_samples: int, looks: list[_Look], context: Context) -> SENet:
-        callbacks: list[Callback] = [*looks]
-        if not self.learn_threshold:
-            callbacks.insert(0, WithoutThreshold())
-        return make_senet(
-            self.preset.recipe,
-            n_clusters=self.preset.n_clusters,
-            n_samples=n_samples,
-            seed=self.seed,
-            device=context.device,
-            callbacks=tuple(callbacks),
+    def _look(
+        self, steps: tuple[int, ...], rows: ImageRows, index: Any, context: Context
+    ) -> AtSteps:
+        """Score some rows at some steps."""
+        X, truth = rows.X[index], rows.labels[index]
+        return AtSteps(
+            steps, lambda net: scores(find_clusters(self, net, X, context), truth)
         )
-
-    def _looks(
-        self, rows: ImageRows, index: NDArray[np.int64], context: Context
-    ) -> list[_Look]:
-        parts = {
-            "train": (self.look_at, rows.X[index], rows.labels[index]),
-            "full": (self.look_at_all, rows.X, rows.labels),
-        }
-        return [
-            _Look(name, self, steps, X, truth, context)
-            for name, (steps, X, truth) in parts.items()
-            if steps
-        ]
-
-    def _score(
-        self,
-        network: SelfExpressiveNetwork,
-        X: Array,
-        truth: Array,
-        context: Context,
-        seconds: dict[str, float],
-    ) -> dict[str, float]:
-        """Cluster rows by a network and score them; add the seconds of each stage."""
-        found = find_clusters(
-            network,
-            X,
-            self.preset,
-            seed=self.seed,
-            context=context,
-            seconds=seconds,
-        )
-        return scores(found, truth)
-
-
-class _Look(AtSteps):
-    """Score some rows at some steps of an image cell."""
-
-    def __init__(
-        self,
-        name: str,
-        cell: ImageCell,
-        steps: tuple[int, ...],
-        X: Array,
-        truth: Array,
-        context: Context,
-    ) -> None:
-        super().__init__(
-            steps,
-            lambda network, _: cell._score(network, X, truth, context, {}),
-        )
-        self.name = name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,18 +123,12 @@ class TimingCell(Cell):
 
     Every step of a training takes the same time, so that some are enough to tell what
     all of them take. The later stages are timed whole, with the network as it is then.
-
-    Attributes
-    ----------
-    preset : ImagePreset
-    n_train : int
-    n_steps : int
-        Steps that are timed.
     """
 
     task: ClassVar[str] = "timing"
     preset: ImagePreset
     n_train: int
+    # Steps that are timed.
     n_steps: int = 1000
 
     @property
@@ -214,49 +144,41 @@ class TimingCell(Cell):
         """Train for some steps, then cluster all images."""
         rows = image_rows(self.preset, context)
         meter = Meter(context.device)
-        model = make_senet(
+        model = train(
             replace(self.preset.recipe, max_iter=self.n_steps),
+            rows.X[rows.draw(self.n_train, self.seed)],
             n_clusters=self.preset.n_clusters,
-            n_samples=self.n_train,
             seed=self.seed,
-            device=context.device,
+            context=context,
             callbacks=(meter,),
-        ).fit(rows.X[rows.draw(self.n_train, self.seed)])
+        )
         seconds = {
             "step": meter.seconds_a_step,
             "training": meter.seconds_a_step * self.preset.recipe.max_iter,
         }
-        find_clusters(
-            model.network_,
-            rows.X,
-            self.preset,
-            seed=self.seed,
-            context=context,
-            seconds=seconds,
-        )
+        find_clusters(self, model.network_, rows.X, context, seconds)
         return Outcome({"peak_bytes": meter.peak_bytes}, seconds)
 
 
 def find_clusters(
+    cell: OfImages,
     network: SelfExpressiveNetwork,
     X: Array,
-    preset: ImagePreset,
-    *,
-    seed: int,
     context: Context,
-    seconds: dict[str, float],
+    seconds: dict[str, float] | None = None,
 ) -> Clustering:
-    """Cluster rows by a network; add the seconds of each stage."""
+    """Cluster rows by a network as a cell says; add the seconds of each stage."""
+    seconds, preset = {} if seconds is None else seconds, cell.preset
     with stage(seconds, "inference"):
         coefficients = express(
-            network, X, n_nonzero=preset.recipe.n_nonzero, device=context.device
+            network, X, n_nonzero=preset.recipe.n_nonzero, context=context
         )
     return cluster(
         coefficients,
         preset.recipe,
         n_clusters=preset.n_clusters,
-        seed=seed,
-        device=context.device,
+        seed=cell.seed,
+        context=context,
         seconds=seconds,
     )
 

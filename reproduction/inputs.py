@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from reproduction.presets import ImagePreset, Recipe
 from reproduction.record import ROOT
 from reproduction.runner import Context
 from selfexpress.datasets.loading import Dataset, load_dataset
-from selfexpress.errors import DataError, one_line
 from selfexpress.features.scattering import Scattering2D
 from selfexpress.features.whitening import Whitening
 from selfexpress.files.atomic import replacing
@@ -26,16 +24,10 @@ _SIDE = 32
 
 @dataclass(frozen=True)
 class ImageRows:
-    """Unit rows of a data set, training part first.
+    """Unit rows (N, D) of a data set, training part first.
 
-    Attributes
-    ----------
-    X : ndarray of shape (N, D), float32
-    labels : ndarray of shape (N,), int64
-    n_first : int
-        Rows of the training part; all rows where there are no parts.
-    lengths : ndarray of shape (N,), float32
-        Of the rows before they were scaled.
+    ``n_first`` counts the training part, all rows where there are no parts; ``lengths``
+    are those of the rows before they were scaled.
     """
 
     X: NDArray[np.float32]
@@ -75,15 +67,9 @@ def _scattering_rows(preset: ImagePreset, context: Context) -> ImageRows:
     parts = ("rows", "labels", "size", "lengths")
     kept = [context.cache / f"{stem}-{part}.npy" for part in parts]
     if all(path.is_file() for path in kept):
-        X, labels, size, lengths = map(_read, kept)
+        X, labels, size, lengths = map(np.load, kept)
         return ImageRows(X, labels, int(size), lengths)
-    try:
-        context.cache.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(
-            f"{context.cache} must be a folder that features can be kept in, but "
-            f"cannot be made ({error.strerror}). Name another by --cache."
-        ) from error
+    context.cache.mkdir(parents=True, exist_ok=True)
     data = load_dataset(preset.dataset)
     assert isinstance(data, Dataset)
     index, n_first = _part(len(data), preset)
@@ -94,17 +80,6 @@ def _scattering_rows(preset: ImagePreset, context: Context) -> ImageRows:
         with replacing(path) as partial, partial.open("wb") as file:
             np.save(file, array)
     return rows
-
-
-def _read(path: Path) -> NDArray[Any]:
-    try:
-        array: NDArray[Any] = np.load(path)
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(
-            f"{path} must hold features that an earlier run kept, but cannot be read "
-            f"({one_line(error)}). Delete it, to compute them again."
-        ) from error
-    return array
 
 
 def scattering_features(
@@ -123,9 +98,10 @@ def scattering_features(
 def encoder_features(
     preset: ImagePreset,
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Read the features that ``python -m reproduction.encoder.train`` made."""
-    paths = _encoder_files(ROOT / "reproduction" / "features", preset.dataset)
-    features, labels = (np.load(path) for path in paths)
+    """Read the features that ``python -m reproduction cifar10-encoder`` made."""
+    folder = ROOT / "reproduction" / "features"
+    features = np.load(folder / f"{preset.dataset}_features.npy")
+    labels = np.load(folder / f"{preset.dataset}_labels.npy")
     return features.astype(np.float32), labels.astype(np.int64)
 
 
@@ -146,10 +122,6 @@ _FEATURES = {"scattering": _scattering_rows, "encoder": _encoder_rows}
 def _without_recipe(preset: ImagePreset) -> ImagePreset:
     """Return what the features of a preset depend on."""
     return replace(preset, recipe=Recipe())
-
-
-def _encoder_files(folder: Path, dataset: str) -> list[Path]:
-    return [folder / f"{dataset}_{part}.npy" for part in ("features", "labels")]
 
 
 def _part(n_images: int, preset: ImagePreset) -> tuple[NDArray[np.int64], int]:

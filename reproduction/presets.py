@@ -106,34 +106,22 @@ class Recipe:
 
 @dataclass(frozen=True)
 class ImagePreset:
-    """An image data set as the paper clusters it.
+    """An image data set as the paper clusters it."""
 
-    Attributes
-    ----------
-    dataset : str
-        Name for :func:`selfexpress.load_dataset`.
-    title : str
-    n_clusters : int
-    recipe : Recipe
-    n_first : int or None
-        Rows of the training part, which come first; None where there are no parts.
-    features : {"scattering", "encoder"}
-    n_components : int
-        Principal components kept of scattering features, without centring.
-    center_after : bool
-        Whether the mean is removed after the projection, as for EMNIST.
-    n_images : int or None
-        Size of the random part that ``--quick`` works on; None for all.
-    """
-
+    # Name for :func:`selfexpress.load_dataset`.
     dataset: str
     title: str
     n_clusters: int
     recipe: Recipe
+    # Rows of the training part, which come first; None where there are no parts.
     n_first: int | None = None
+    # "scattering" or "encoder".
     features: str = "scattering"
+    # Principal components kept of scattering features, without centring.
     n_components: int = 500
+    # Whether the mean is removed after the projection, as for EMNIST.
     center_after: bool = False
+    # Size of the random part that ``--quick`` works on; None for all.
     n_images: int | None = None
 
 

@@ -129,23 +129,14 @@ TABLE_3_QUOTED: dict[str, dict[str, Scores]] = {
         "cifar10": (0.301, 0.257, 0.161),
     },
     "DAC": {"mnist": (0.978, 0.935, 0.949), "cifar10": (0.522, 0.396, 0.306)},
-    "DEPICT": {
-        "mnist": (0.965, 0.917, None),
-        "fashion-mnist": (0.392, 0.392, None),
-    },
+    "DEPICT": {"mnist": (0.965, 0.917, None), "fashion-mnist": (0.392, 0.392, None)},
     "ClusterGAN": {
         "mnist": (0.905, 0.890, None),
         "fashion-mnist": (0.662, 0.645, None),
     },
-    "DSCDAN": {
-        "mnist": (0.978, 0.941, None),
-        "fashion-mnist": (0.662, 0.645, None),
-    },
+    "DSCDAN": {"mnist": (0.978, 0.941, None), "fashion-mnist": (0.662, 0.645, None)},
     "DCCM": {"cifar10": (0.623, 0.496, 0.408)},
-    "NCSC": {
-        "mnist": (0.941, 0.861, 0.875),
-        "fashion-mnist": (0.721, 0.686, 0.592),
-    },
+    "NCSC": {"mnist": (0.941, 0.861, 0.875), "fashion-mnist": (0.721, 0.686, 0.592)},
 }
 
 # Appendix, CIFAR-10, 2,000 rows to train on: ACC, NMI, ARI.

@@ -17,12 +17,12 @@ import warnings
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 import torch
 
-from selfexpress.errors import DamagedFileWarning, DataError
+from selfexpress.errors import DamagedFileWarning
 
 Record = dict[str, Any]
 
@@ -30,9 +30,6 @@ PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "numba", "kymatio")
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "reproduction" / "records"
-# What the reader of an experiment's record relies on.
-_NEEDED = {"task", "seed", "settings", "date", "hardware", "seconds", "warnings"}
-_OUTCOMES = {"metrics", "error"}
 
 
 def provenance(device: torch.device | str = "cpu") -> dict[str, Any]:
@@ -105,11 +102,6 @@ def read_records(path: Path) -> list[Record]:
     Before them come those that benchmarks wrote in a file each, until November 2026,
     beside it: ``<task>_<hardware>_<YYYYMMDD>.json``, or ``<task>-<data set>_...``.
 
-    Raises
-    ------
-    DataError
-        If a line is no record.
-
     Warns
     -----
     DamagedFileWarning
@@ -120,21 +112,14 @@ def read_records(path: Path) -> list[Record]:
     for number, line in enumerate(lines, start=1):
         if not line.strip(b" \t\0"):  # NUL is what a power cut may leave
             continue
-        record = _parsed(line)
-        if _is_record(record):
-            found.append(record)
-        elif record is None and line.startswith(b"{"):
+        try:
+            found.append(json.loads(line))
+        except ValueError:
             warnings.warn(
-                f"Line {number} of {path} is left out, as it begins like a record but "
-                "does not end like one. Its cell counts as not run; remove the line.",
+                f"Line {number} of {path} is left out, as it is no JSON. Its cell "
+                "counts as not run; remove the line.",
                 DamagedFileWarning,
                 stacklevel=2,
-            )
-        else:
-            raise DataError(
-                f"Every line of {path} must be a record, a JSON object with "
-                f"{', '.join(sorted(_NEEDED))} and metrics or an error, but line "
-                f"{number} is not. Remove the line."
             )
     return found
 
@@ -142,9 +127,9 @@ def read_records(path: Path) -> list[Record]:
 def _documents(path: Path) -> list[Record]:
     """Return the records of single files beside ``path``, oldest first."""
     found = []
-    for file in path.parent.glob(f"{path.stem}*_*.json"):
+    for file in path.parent.glob("*.json"):
         old = json.loads(file.read_text())
-        claim = old.pop("claim")
+        claim = old.pop("claim").replace("_", "-")
         if claim == path.stem or claim.startswith(f"{path.stem}-"):
             renamed = {"settings": old.pop("config"), "metrics": old.pop("results")}
             empty: dict[str, Any] = {"seconds": {}, "warnings": []}
@@ -229,20 +214,6 @@ def plain(value: object) -> object:
     if isinstance(value, torch.device | torch.dtype):
         return str(value)
     raise TypeError(f"cannot write {type(value).__name__} into a record")
-
-
-def _is_record(value: object) -> TypeGuard[Record]:
-    """Tell whether this has all that a reader relies on."""
-    if not isinstance(value, dict):
-        return False
-    return value.keys() >= _NEEDED and not _OUTCOMES.isdisjoint(value)
-
-
-def _parsed(line: bytes) -> Any:
-    try:
-        return json.loads(line)
-    except ValueError:
-        return None
 
 
 def _n_cores() -> int:

@@ -20,15 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import (
-    MISSING,
-    asdict,
-    dataclass,
-    field,
-    fields,
-    is_dataclass,
-    replace,
-)
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -43,26 +35,19 @@ from reproduction.record import (
     read_records,
 )
 from reproduction.summary import Summary
-from selfexpress.errors import ConfigError, DataError, SelfExpressError
+from selfexpress.errors import ConfigError, SelfExpressError
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass
 class Context:
-    """Where cells compute and keep what later cells can use again.
-
-    Attributes
-    ----------
-    device : torch.device
-    cache : Path
-        Folder of features computed from images.
-    memory : dict
-        What cells of one run share, such as the features read last.
-    """
+    """Where cells compute and keep what later cells can use again."""
 
     device: torch.device
+    # Folder of features computed from images.
     cache: Path
+    # What cells of one run share, such as the features read last.
     memory: dict[str, Any] = field(default_factory=dict)
 
 
@@ -117,22 +102,14 @@ class Cell(ABC):
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table or figure of the paper, or a benchmark.
+    """A table or figure of the paper, or a benchmark."""
 
-    Attributes
-    ----------
-    name : str
-        As typed after ``python -m reproduction``.
-    title : str
-    cells : callable
-        From whether to be quick to the cells of seed 0.
-    summarize : callable
-        From results and whether they are the quick ones to tables and plots.
-    """
-
+    # As typed after ``python -m reproduction``.
     name: str
     title: str
+    # From whether to be quick to the cells of seed 0.
     cells: Callable[[bool], Sequence[Cell]]
+    # From results and whether they are the quick ones to tables and plots.
     summarize: Callable[[Results, bool], Summary]
 
 
@@ -179,18 +156,6 @@ class Results:
         self._load(cell)
         append_record(self.folder / f"{cell.task}.jsonl", record)
         self._keep(plain_copy(record))
-
-    def prepare(self) -> None:
-        """Make the folder ready for records, or refuse it before a cell is run."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            if not os.access(self.folder, os.W_OK):
-                raise PermissionError(13, "Permission denied")
-        except OSError as error:
-            raise DataError(
-                f"{self.folder} must be a folder that records can be written to, but "
-                f"is not ({error.strerror}). Name another by --records."
-            ) from error
 
     def _load(self, cell: Cell) -> None:
         if cell.task not in self._read:
@@ -292,7 +257,7 @@ def run_cells(
     announce : callable
         Called with a line about every cell.
     """
-    results.prepare()
+    results.folder.mkdir(parents=True, exist_ok=True)
     wanted = list(dict.fromkeys(cells))
     pending = [cell for cell in wanted if not results.has(cell)]
     run = _Run(results, announce, len(pending), n_jobs, time_limit)

@@ -15,9 +15,9 @@ from reproduction.evaluation import (
     express,
     graph_scores,
     label_scores,
-    make_senet,
     objective_parts,
     scores,
+    train,
 )
 from reproduction.images import find_clusters
 from reproduction.inputs import encoder_features, image_rows
@@ -36,40 +36,26 @@ Changes = tuple[tuple[str, Value], ...]
 
 @dataclass(frozen=True)
 class Preparation:
-    """From images to rows; encoder features, which have no images, start as they are.
+    """From images to rows; encoder features have no images and start as they are."""
 
-    Attributes
-    ----------
-    kind : {"scattering", "pixels"}
-    projection : {"whitened", "centred", "uncentred", "none"}
-        Whitened, or principal components as they are, about the mean or the origin.
-    n_components : int or "auto"
-        Most components kept; fewer where there are not as many.
-    """
-
+    # "scattering" or "pixels".
     kind: str = "scattering"
+    # "whitened", principal components as they are ("centred", "uncentred"), or "none".
     projection: str = "whitened"
+    # Most components kept; fewer where there are not as many.
     n_components: int | str = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudyCell(Cell):
-    """SENet on a whole data set, its defaults but for ``changes``.
-
-    Attributes
-    ----------
-    dataset : str
-    preparation : Preparation
-    changes : tuple of (str, value)
-        Arguments of :class:`~selfexpress.SENet`.
-    n_rows : int or None
-        Size of the random part that is used; None for all.
-    """
+    """SENet on a whole data set, its defaults but for ``changes``."""
 
     task: ClassVar[str] = "study"
     dataset: str
     preparation: Preparation = Preparation()
+    # Arguments of :class:`~selfexpress.SENet`.
     changes: Changes = ()
+    # Size of the random part that is used; None for all.
     n_rows: int | None = None
 
     @property
@@ -115,15 +101,11 @@ class ReadingsCell(StudyCell):
     """One training, and its coefficients clustered in several ways.
 
     What differs between two of them is the clustering alone.
-
-    Attributes
-    ----------
-    readings : tuple of tuple of (str, value)
-        For each way, arguments of :class:`~selfexpress.SENet` that do not enter
-        training; one that does is an error.
     """
 
     task: ClassVar[str] = "readings"
+    # For each way, arguments of :class:`~selfexpress.SENet` that do not enter
+    # training; one that does is an error.
     readings: tuple[Changes, ...]
 
     @property
@@ -157,9 +139,7 @@ def _found(model: SENet, truth: NDArray[np.int64]) -> dict[str, Any]:
     return {
         **label_scores(model.labels_, truth),
         **graph_scores(
-            model.coefficients_,
-            model.affinity_matrix_,
-            truth[model.sample_indices_],
+            model.coefficients_, model.affinity_matrix_, truth[model.sample_indices_]
         ),
         "n_clusters": len(np.unique(model.labels_)),
         "objective": float(model.history_["objective"][-50:].mean()),
@@ -211,15 +191,10 @@ class GapCell(Cell):
     """How far from the convex optimum a training ends, and what that does to labels.
 
     The network is trained on some images, and the optimum solved for on the same.
-
-    Attributes
-    ----------
-    preset : ImagePreset
-        Its recipe says how to train.
-    n_train : int
     """
 
     task: ClassVar[str] = "gap"
+    # Its recipe says how to train.
     preset: ImagePreset
     n_train: int = 2000
 
@@ -243,25 +218,12 @@ class GapCell(Cell):
                 ElasticNetConfig(recipe.gamma, recipe.l1_ratio, tol=1e-4),
             )
             optimum = float(exact.objective.sum())
-        model = make_senet(
-            recipe,
-            n_clusters=preset.n_clusters,
-            n_samples=len(X),
-            seed=self.seed,
-            device=context.device,
-        ).fit(X)
-        coefficients = express(
-            model.network_, X, n_nonzero=len(X), device=context.device
+        model = train(
+            recipe, X, n_clusters=preset.n_clusters, seed=self.seed, context=context
         )
+        coefficients = express(model.network_, X, n_nonzero=len(X), context=context)
         reached = objective_parts(coefficients, X, recipe)["objective"]
-        everything = find_clusters(
-            model.network_,
-            rows.X,
-            preset,
-            seed=self.seed,
-            context=context,
-            seconds={},
-        )
+        everything = find_clusters(self, model.network_, rows.X, context)
         found = {
             "objective": reached / len(X),
             "optimum": optimum / len(X),

@@ -12,22 +12,14 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Figure:
-    """One number of a table: ours over seeds, and the paper's.
+    """One number of a table: ours over seeds, and the paper's."""
 
-    Attributes
-    ----------
-    ours : tuple of float
-        One value a seed; empty if not run.
-    paper : float, optional
-    digits : int
-        Decimals shown.
-    mark : str
-        Behind the paper's value, explained by a note of the table.
-    """
-
+    # One value a seed; empty if not run.
     ours: tuple[float, ...]
     paper: float | None = None
+    # Decimals shown.
     digits: int = 3
+    # Behind the paper's value, explained by a note of the table.
     mark: str = ""
 
     def __str__(self) -> str:

@@ -17,8 +17,8 @@ from reproduction.evaluation import (
     cluster,
     express,
     label_scores,
-    make_senet,
     objective_parts,
+    train,
 )
 from reproduction.presets import PAPER_METHODS, Recipe
 from reproduction.runner import Cell, Context, Outcome, stage
@@ -52,22 +52,15 @@ class CurveCell(Cell):
 
     Half of 5 x ``n_samples`` points in R^15 train the network, the other half is
     unseen.
-
-    Attributes
-    ----------
-    recipe : Recipe
-    steps : tuple of int
-        When to look.
-    n_samples, n_features : int
-    has_pictures : bool
-        Whether the record of seed 0 holds pictures of the coefficients.
     """
 
     task: ClassVar[str] = "synthetic-curves"
     recipe: Recipe
+    # When to look.
     steps: tuple[int, ...]
     n_samples: int = 200
     n_features: int = 15
+    # Whether the record of seed 0 holds pictures of the coefficients.
     has_pictures: bool = False
 
     def label(self) -> str:
@@ -77,17 +70,15 @@ class CurveCell(Cell):
     def run(self, context: Context) -> Outcome:
         """Train once and look at both halves at every step asked for."""
         points = self._points()
-        look = AtSteps(
-            self.steps, lambda network, _: self._look(network, points, context)
-        )
-        model = make_senet(
+        look = AtSteps(self.steps, lambda network: self._look(network, points, context))
+        model = train(
             self.recipe,
+            _single(points.train),
             n_clusters=N_SUBSPACES,
-            n_samples=len(points.train),
             seed=self.seed,
-            device=context.device,
+            context=context,
             callbacks=(look,),
-        ).fit(_single(points.train))
+        )
         seconds = {"training": model.timings_["training"] - look.seconds}
         return Outcome({"curve": look.found}, seconds | {"looking": look.seconds})
 
@@ -115,14 +106,7 @@ class CurveCell(Cell):
         found: dict[str, Any] = {}
         for name, (X, truth) in halves.items():
             coefficients = _express(network, X, context)
-            found[name] = score_coefficients(
-                coefficients,
-                X,
-                truth,
-                recipe=self.recipe,
-                seed=self.seed,
-                device=context.device,
-            )
+            found[name] = score_coefficients(self, coefficients, X, truth, context)
             if self.has_pictures and self.seed == 0:
                 found[name]["picture"] = pack_picture(coefficients, truth)
         return found
@@ -130,22 +114,14 @@ class CurveCell(Cell):
 
 @dataclass(frozen=True, kw_only=True)
 class EquivalenceCell(Cell):
-    """Table 1: SENet, SENet on unseen points, and the optimum that EnSC finds.
-
-    Attributes
-    ----------
-    recipe : Recipe
-    n_samples : int
-        Points of each subspace.
-    n_features : int
-    tol : float
-        Largest violation of the optimality conditions left in the optimum.
-    """
+    """Table 1: SENet, SENet on unseen points, and the optimum that EnSC finds."""
 
     task: ClassVar[str] = "equivalence"
     recipe: Recipe
+    # Points of each subspace.
     n_samples: int
     n_features: int = 9
+    # Largest violation of the optimality conditions left in the optimum.
     tol: float = 1e-5
 
     def label(self) -> str:
@@ -163,13 +139,13 @@ class EquivalenceCell(Cell):
         seconds: dict[str, float] = {}
         with stage(seconds, "ensc"):
             exact = self._exact(X, context)
-        model = make_senet(
+        model = train(
             self.recipe,
+            _single(X),
             n_clusters=N_SUBSPACES,
-            n_samples=len(X),
             seed=self.seed,
-            device=context.device,
-        ).fit(_single(X))
+            context=context,
+        )
         seconds["training"] = model.timings_["training"]
         parts = {
             "ensc": (exact.coefficients_, X, truth),
@@ -181,9 +157,7 @@ class EquivalenceCell(Cell):
             ),
         }
         found: dict[str, Any] = {
-            name: score_coefficients(
-                *part, recipe=self.recipe, seed=self.seed, device=context.device
-            )
+            name: score_coefficients(self, *part, context)
             for name, part in parts.items()
         }
         optimum, reached = found["ensc"]["objective"], found["senet"]["objective"]
@@ -223,26 +197,23 @@ class EquivalenceCell(Cell):
 
 
 def score_coefficients(
+    cell: CurveCell | EquivalenceCell,
     coefficients: sparse.csr_array,
     X: Array,
     truth: Array,
-    *,
-    recipe: Recipe,
-    seed: int,
-    device: torch.device,
+    context: Context,
 ) -> dict[str, Any]:
     """Return all of Table 1's figures for coefficients of rows on each other."""
     clustering = cluster(
         coefficients,
-        recipe,
+        cell.recipe,
         n_clusters=N_SUBSPACES,
-        seed=seed,
-        device=device,
-        seconds={},
+        seed=cell.seed,
+        context=context,
     )
     connectivities = class_connectivities(clustering.affinity, truth)
     return {
-        **objective_parts(coefficients, X, recipe),
+        **objective_parts(coefficients, X, cell.recipe),
         **label_scores(clustering.labels, truth),
         "sre": metrics.subspace_preserving_error(coefficients, truth),
         "connectivity": min(connectivities),
@@ -286,13 +257,8 @@ def _express(
     network: SelfExpressiveNetwork, X: Array, context: Context
 ) -> sparse.csr_array:
     """Return all coefficients of points on each other, in the network's precision."""
-    return express(
-        network,
-        _single(X),
-        n_nonzero=len(X),
-        device=context.device,
-        dtype=torch.float32,
-    )
+    every, single = len(X), torch.float32
+    return express(network, _single(X), n_nonzero=every, context=context, dtype=single)
 
 
 def _single(X: Array) -> NDArray[np.float32]:

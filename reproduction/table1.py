@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from reproduction.presets import (
-    POINTS_PER_SUBSPACE,
-    SYNTHETIC,
-    quick_recipe,
-)
+from reproduction.presets import POINTS_PER_SUBSPACE, SYNTHETIC, quick_recipe
 from reproduction.published import TABLE_1, TABLE_1_METRICS, TABLE_1_SLIPS
 from reproduction.runner import Cell, Experiment, Results
 from reproduction.summary import Figure, Row, Summary, Table, least_to_most

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from reproduction.compared_methods import MethodCell, ensc_cell
 from reproduction.images import senet_cells
+from reproduction.methods import MethodCell, ensc_cell
 from reproduction.presets import IMAGES
 from reproduction.published import TABLE_2
 from reproduction.runner import Cell, Experiment, Results

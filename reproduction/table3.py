@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from reproduction.compared_methods import MethodCell
 from reproduction.images import (
     curve_size,
     scores_of_all,
@@ -12,6 +11,7 @@ from reproduction.images import (
     senet_cells,
     train_sizes,
 )
+from reproduction.methods import MethodCell
 from reproduction.presets import IMAGES, preset_of
 from reproduction.published import TABLE_3, TABLE_3_QUOTED, Scores
 from reproduction.record import Record

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from reproduction.compared_methods import ensc_cell
 from reproduction.images import TimingCell, timing_cell, train_sizes
+from reproduction.methods import ensc_cell
 from reproduction.presets import IMAGES
 from reproduction.published import TIMES, TIMES_ENSC
 from reproduction.runner import Cell, Experiment, Results

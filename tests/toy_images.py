@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -10,7 +13,7 @@ import torch
 from reproduction import inputs
 from reproduction.inputs import ImageRows
 from reproduction.presets import ImagePreset, Recipe
-from reproduction.runner import Context
+from reproduction.runner import Cell, Context, Outcome
 from selfexpress.datasets.synthetic import make_subspaces
 
 SMALL = Recipe(
@@ -36,3 +39,16 @@ def toy_context(folder: Path, seed: int) -> Context:
     context = Context(torch.device("cpu"), folder)
     context.memory.update(preset=inputs._without_recipe(PRESET), rows=rows)
     return context
+
+
+@dataclass(frozen=True, kw_only=True)
+class Die(Cell):
+    """A cell whose process is gone before it ends."""
+
+    task: ClassVar[str] = "die"
+
+    def label(self) -> str:
+        return ""
+
+    def run(self, context: Context) -> Outcome:
+        os._exit(1)

@@ -78,7 +78,8 @@ def cifar10_encoder(
             kept = features.cpu().numpy().astype(np.float16)
             np.save(context.cache / f"{name}.npy", kept)
         title = f"{layer}, {'centred' if is_centred else 'uncentred'}"
-        found[title] = scores(features, labels, n_train)
+        n_init = 20 if (layer, is_centred) == KEPT else 3
+        found[title] = scores(features, labels, n_train, n_init)
     n_crops = training.step * batch_size * patches
     return {
         "saved": found[f"{KEPT[0]}, centred"],
@@ -112,10 +113,11 @@ def made_up(n_images: int = 400) -> tuple[NDArray[np.uint8], NDArray[np.int64], 
 
 
 def scores(
-    features: torch.Tensor, labels: NDArray[np.int64], n_train: int
+    features: torch.Tensor, labels: NDArray[np.int64], n_train: int, n_init: int
 ) -> dict[str, float]:
     """Return nearest-neighbour accuracy and k-means scores of unit rows."""
-    model = KMeans(N_CLASSES, n_init=3, random_state=0).fit(features.cpu().numpy())
+    model = KMeans(N_CLASSES, n_init=n_init, random_state=0)
+    model.fit(features.cpu().numpy())
     truth = torch.from_numpy(labels).to(features.device)
     votes = torch.cat(
         [

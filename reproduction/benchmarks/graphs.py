@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
 from reproduction.benchmark import benchmark
-from reproduction.evaluation import fitted_clustering, make_senet, scores
+from reproduction.evaluation import fitted_clustering, scores, train
 from reproduction.images import curve_size, find_clusters, senet_cell
 from reproduction.inputs import image_rows
 from reproduction.methods import make_method
@@ -97,16 +97,14 @@ def k_means_minima(
     cell = replace(senet_cell(dataset, n_train, is_quick), seed=seed)
     preset = cell.preset
     rows = image_rows(preset, context)
-    model = make_senet(
+    model = train(
         preset.recipe,
+        rows.X[rows.draw(n_train, seed)],
         n_clusters=preset.n_clusters,
-        n_samples=n_train,
         seed=seed,
-        device=context.device,
-    ).fit(rows.X[rows.draw(n_train, seed)])
-    clustering = find_clusters(
-        model.network_, rows.X, preset, seed=seed, context=context, seconds={}
+        context=context,
     )
+    clustering = find_clusters(cell, model.network_, rows.X, context)
     middle = preset.recipe.n_eigenvectors or preset.n_clusters
     by_dimension = {
         str(dimension): clustering_accuracy(

@@ -34,10 +34,7 @@ SMALL = {"hidden_sizes": (128, 128), "n_embedding": 128}
 PLAIN = {"affinity": "symmetric", "n_eigenvectors": None}
 # By title: name of the method and settings.
 OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "EnSC, l1_ratio 0.9, gamma 20": (
-        "ensc",
-        {"gamma": 20.0, "l1_ratio": 0.9, **PLAIN},
-    ),
+    "EnSC, l1_ratio 0.9, gamma 20": ("ensc", {"gamma": 20.0, "l1_ratio": 0.9, **PLAIN}),
     "SSC (EnSC, l1_ratio 1), gamma 90": (
         "ensc",
         {"gamma": 90.0, "l1_ratio": 1.0, **PLAIN},

@@ -225,10 +225,7 @@ def streaming(
     torch.set_num_threads(n_threads)
     all_seconds = [stage["seconds_per_row"]["all"] for stage in stages]
     slope, constant = np.polyfit(references, all_seconds, 1)
-    return {
-        "stages": stages,
-        "model": {"constant": constant, "per_reference": slope},
-    }
+    return {"stages": stages, "model": {"constant": constant, "per_reference": slope}}
 
 
 @benchmark(

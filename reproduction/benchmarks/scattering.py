@@ -29,11 +29,7 @@ SECONDS = 1.0
     quick={"images": 256, "repeats": 3},
 )
 def scattering(
-    context: Context,
-    seed: int,
-    *,
-    images: int | None = None,
-    repeats: int = 5,
+    context: Context, seed: int, *, images: int | None = None, repeats: int = 5
 ) -> dict[str, Any]:
     """Time images of noise: 70,000 on a GPU, 1,024 on a processor."""
     is_gpu = context.device.type == "cuda"

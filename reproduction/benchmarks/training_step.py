@@ -170,12 +170,7 @@ def many(function: Step, times: int) -> Step:
 
 
 def compare(
-    n_rows: int,
-    batch: int,
-    width: int,
-    device: torch.device,
-    n_steps: int,
-    seed: int,
+    n_rows: int, batch: int, width: int, device: torch.device, n_steps: int, seed: int
 ) -> dict[str, Any]:
     """Time all sides at one size; seconds a step."""
     n_steps = max(2, min(n_steps, n_steps * 20_000 // n_rows // 2))

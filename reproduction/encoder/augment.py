@@ -26,19 +26,11 @@ _LARGEST_SIGMA = 2.0
 
 @dataclass(frozen=True)
 class Augmentation:
-    """How strongly and how often patches are changed.
+    """How strongly and how often patches are changed."""
 
-    Attributes
-    ----------
-    crop_area : float
-        Area of a patch as a part of the image's.
-    brightness, contrast, saturation, hue : float
-        Largest change by the colour jitter; hue in turns of the colour circle.
-    jitter_probability, grey_probability, blur_probability, solarise_probability, \
-    flip_probability : float
-    """
-
+    # Area of a patch as a part of the image's.
     crop_area: float = 0.25
+    # Largest change by the colour jitter; hue in turns of the colour circle.
     brightness: float = 0.4
     contrast: float = 0.4
     saturation: float = 0.4
@@ -64,25 +56,16 @@ class Crop(NamedTuple):
 
 @dataclass(frozen=True)
 class Changes:
-    """Everything drawn at random for N patches; tensors of shape (N,).
-
-    Attributes
-    ----------
-    crop : Crop
-    brightness, contrast, saturation : Tensor
-        Factors, 1 for no change.
-    hue : Tensor
-        Turns of the colour circle, 0 for no change.
-    sigma : Tensor
-        Standard deviation of the blur in pixels, 0 for none.
-    grey, solarise : Tensor, bool
-    """
+    """Everything drawn at random for N patches; tensors of shape (N,)."""
 
     crop: Crop
+    # Factors, 1 for no change.
     brightness: Tensor
     contrast: Tensor
     saturation: Tensor
+    # Turns of the colour circle, 0 for no change.
     hue: Tensor
+    # Standard deviation of the blur in pixels, 0 for none.
     sigma: Tensor
     grey: Tensor
     solarise: Tensor

@@ -24,23 +24,15 @@ LAYERS = ("backbone", "hidden", "projection")
 
 @dataclass(frozen=True)
 class Architecture:
-    """Sizes of an `EncoderNetwork`; the defaults are those of EMP-SSL's ResNet-18.
+    """Sizes of an `EncoderNetwork`; the defaults are those of EMP-SSL's ResNet-18."""
 
-    Attributes
-    ----------
-    width : int
-        Channels of the first stage; each further stage doubles them.
-    n_blocks : tuple of int
-        Residual blocks of each stage; each stage but the first halves the image.
-    n_hidden : int
-        Width of the two hidden layers of the projector.
-    n_projection : int
-        Dimensions in which the coding rate is measured.
-    """
-
+    # Channels of the first stage; each further stage doubles them.
     width: int = 64
+    # Residual blocks of each stage; each stage but the first halves the image.
     n_blocks: tuple[int, ...] = (2, 2, 2, 2)
+    # Width of the two hidden layers of the projector.
     n_hidden: int = 4096
+    # Dimensions in which the coding rate is measured.
     n_projection: int = 1024
 
     @property
@@ -165,20 +157,13 @@ def _at_least_single(rows: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class PatchLoss:
-    """The patch objective and its two terms, each a scalar tensor.
+    """The patch objective and its two terms, each a scalar tensor."""
 
-    Attributes
-    ----------
-    total : Tensor
-        ``invariance * discrepancy - rate``, to be minimised.
-    rate : Tensor
-        Coding rate of the images, averaged over the patch positions.
-    discrepancy : Tensor
-        Mean of 1 - cosine between a patch and the mean of its image's patches.
-    """
-
+    # ``invariance * discrepancy - rate``, to be minimised.
     total: Tensor
+    # Coding rate of the images, averaged over the patch positions.
     rate: Tensor
+    # Mean of 1 - cosine between a patch and the mean of its image's patches.
     discrepancy: Tensor
 
 

@@ -67,42 +67,29 @@ Row = dict[str, float]
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """What governs a training.
+    """What governs a training."""
 
-    Attributes
-    ----------
-    n_patches, batch_size : int
-        Patches of an image, and images, of a step.
-    n_epochs : int or None
-    max_seconds : float or None
-        The learning rate follows the clock then, so that the schedule is complete
-        whatever the machine's speed.
-    learning_rate, momentum, weight_decay : float
-        Of LARS; the rate rises over the first part ``warmup`` of the run, then follows
-        half a cosine to zero.
-    invariance : float
-        Weight of the agreement between patches against the coding rate.
-    distortion : float
-        Squared precision up to which features are coded.
-    patch_size : int
-        Side in pixels to which patches are resized.
-    log_interval : int
-        Steps between two rows of the history; a checkpoint adds a row.
-    checkpoint_seconds : float
-    """
-
+    # Patches of an image, and images, of a step.
     n_patches: int = 20
     batch_size: int = 100
     n_epochs: int | None = None
+    # The learning rate follows the clock then, so that the schedule is complete
+    # whatever the machine's speed.
     max_seconds: float | None = None
+    # Of LARS; the rate rises over the first part ``warmup`` of the run, then follows
+    # half a cosine to zero.
     learning_rate: float = 0.3
     momentum: float = 0.9
     weight_decay: float = 1e-4
     warmup: float = 0.02
+    # Weight of the agreement between patches against the coding rate.
     invariance: float = 200.0
+    # Squared precision up to which features are coded.
     distortion: float = 0.2
+    # Side in pixels to which patches are resized.
     patch_size: int = 32
     augmentation: Augmentation = field(default_factory=Augmentation)
+    # Steps between two rows of the history; a checkpoint adds a row.
     log_interval: int = 50
     checkpoint_seconds: float = 120.0
 
@@ -148,27 +135,11 @@ def _fastest_convolutions() -> Iterator[None]:
 
 
 class Training:
-    """One run: its network, its clock and its checkpoint.
+    """One run: its network, its clock, its history and its checkpoint.
 
-    Parameters
-    ----------
-    images : Tensor of shape (M, 3, H, W), uint8
-        Stay where they are; the network is trained there, on a GPU in bfloat16.
-    settings : TrainingSettings
-    architecture : Architecture
-    seed : int
-        Decides initial weights, order and patches.
-    checkpoint : Path, optional
-        Where an interrupted run goes on from; removed when the run is over.
-
-    Attributes
-    ----------
-    network : EncoderNetwork
-    step : int
-    seconds : float
-        Over all parts of an interrupted run.
-    history : list of dict
-        step, seconds, loss, rate, discrepancy, learning_rate.
+    Images are of shape (M, 3, H, W), uint8, and stay where they are; the network is
+    trained there, on a GPU in bfloat16. An interrupted run goes on from ``checkpoint``,
+    which is removed when the run is over.
     """
 
     def __init__(
@@ -360,15 +331,8 @@ def layer_averages(
 ) -> dict[str, Tensor]:
     """Return layers averaged over a grid of V patches and mirror images, (M, D) each.
 
-    Parameters
-    ----------
-    network : EncoderNetwork
-    images : Tensor of shape (M, 3, H, W), uint8
-    layers : tuple of {"backbone", "hidden", "projection"}
-    patch_size, crop_area
-        As in training.
-    grid_size : int
-        Patches in a row and in a column of the grid.
+    ``patch_size`` and ``crop_area`` are those of training, ``grid_size`` the patches in
+    a row and in a column of the grid.
     """
     device = next(network.parameters()).device
     height, width = images.shape[-2:]

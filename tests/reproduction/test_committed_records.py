@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from reproduction import ablations, algorithms, table1, table3
-from reproduction.compared_methods import ensc_cell
 from reproduction.images import senet_cell
+from reproduction.methods import ensc_cell
 from reproduction.page import write_page
 from reproduction.published import TABLE_2, TABLE_3
 from reproduction.record import ROOT

@@ -189,14 +189,6 @@ def test_an_interrupted_and_resumed_run_equals_an_undisturbed_one(seed, tmp_path
         ]
 
 
-def test_time_already_spent_counts_after_a_resumption(seed, tmp_path):
-    files = {"checkpoint": tmp_path / "c", "checkpoint_seconds": 0.0}
-    stopped_at(3, training(seed, **files))
-    resumed = training(seed, max_seconds=1e-9, **files)
-    resumed.run()
-    assert resumed.step == 2  # no step beyond the last one saved
-
-
 def test_a_checkpoint_of_other_settings_is_refused(seed, tmp_path):
     files = {"checkpoint": tmp_path / "c", "checkpoint_seconds": 0.0}
     stopped_at(3, training(seed, **files))

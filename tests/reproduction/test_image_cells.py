@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import warnings
 from dataclasses import replace
+from pathlib import Path
 
 import dataset_files
 import numpy as np
@@ -13,22 +14,15 @@ from toy_images import PRESET, SMALL, toy_context
 
 from reproduction import inputs
 from reproduction.algorithms import AlgorithmCell
-from reproduction.compared_methods import MethodCell, method_settings
 from reproduction.evaluation import merged_scores
 from reproduction.images import ImageCell, TimingCell, senet_cell
 from reproduction.inputs import image_rows, scattering_features
-from reproduction.methods import METHODS, make_method
-from reproduction.presets import (
-    CIFAR10,
-    EMNIST,
-    IMAGES,
-    MNIST,
-)
+from reproduction.methods import METHODS, MethodCell, make_method, method_settings
+from reproduction.presets import CIFAR10, EMNIST, IMAGES, MNIST
 from reproduction.record import plain
 from reproduction.runner import Context, Outcome, Results, run_cell
 from selfexpress.datasets import loading as datasets
 from selfexpress.datasets import registry
-from selfexpress.errors import DataError
 from selfexpress.features.scattering import Scattering2D
 from selfexpress.metrics import clustering_accuracy, subspace_preserving_error
 
@@ -88,13 +82,14 @@ def test_other_methods_run_on_the_same_rows(method, context, seed):
 
 def test_merged_pieces_are_what_senet_s_own_spectral_step_finds(seed):
     affinity, groups = uneven_groups(seed)
-    found = merged_scores(
-        affinity,
-        np.array([0, 1, 2, 3, 3])[groups],
-        replace(PRESET, n_clusters=4, recipe=replace(SMALL, n_init=5)),
+    cell = ImageCell(
+        preset=replace(PRESET, n_clusters=4, recipe=replace(SMALL, n_init=5)),
+        n_train=1,
         seed=seed,
-        device=torch.device("cpu"),
     )
+    truth = np.array([0, 1, 2, 3, 3])[groups]
+    context = Context(torch.device("cpu"), Path())
+    found = merged_scores(cell, affinity, truth, context)
     # As many eigenvectors as clusters would split the last group.
     assert set(found.values()) == {1.0}
 
@@ -232,23 +227,6 @@ def test_labels_beside_the_encoder_features_are_those_of_the_images(data_folder)
     assert (rows.labels == truth).all()
     assert rows.X.shape == (60_000, 128)
     np.testing.assert_allclose(np.linalg.norm(rows.X, axis=1), 1, rtol=1e-5)
-
-
-@pytest.mark.parametrize("content", [b"", b"\x93NUMPY\x01\x00", b"no array"])
-def test_kept_features_that_cannot_be_read_are_named(content, tmp_path):
-    for part in ("rows", "labels", "size", "lengths"):
-        file = tmp_path / f"mnist-scattering-all-500-{part}.npy"
-        np.save(file, np.ones(3))
-    file.write_bytes(content)
-    with pytest.raises(DataError, match=rf"{file}.*Delete it"):
-        image_rows(MNIST, Context(torch.device("cpu"), tmp_path))
-
-
-def test_a_cache_that_cannot_be_made_is_refused_before_the_work(tmp_path, monkeypatch):
-    (tmp_path / "file").touch()
-    monkeypatch.setattr(inputs, "load_dataset", None)
-    with pytest.raises(DataError, match=r"Name another by --cache"):
-        image_rows(MNIST, Context(torch.device("cpu"), tmp_path / "file"))
 
 
 def test_rows_of_one_preset_do_not_serve_another(context, monkeypatch):

@@ -13,7 +13,6 @@ from reproduction import methods
 from reproduction.methods import METHODS, make_method
 from selfexpress import make_subspaces
 from selfexpress.affinity.graph import symmetrized
-from selfexpress.errors import ConfigError
 from selfexpress.metrics import clustering_accuracy
 from selfexpress.spectral.clusters import spectral_clusters
 
@@ -70,13 +69,3 @@ def test_rows_of_the_embedding_are_divided_by_the_roots_of_degrees(monkeypatch):
     (ours,) = seen
     factor = np.linalg.norm(ours[:, 0]) / np.linalg.norm(theirs[:, 0])
     np.testing.assert_allclose(np.abs(ours), factor * np.abs(theirs), atol=1e-6)
-
-
-def test_a_row_alone_is_no_neighbour():
-    with pytest.raises(ConfigError, match="n_neighbors must be at least 2"):
-        make_method("spectral", 3, seed=0, n_neighbors=1).fit(np.eye(5))
-
-
-def test_an_unknown_method_is_named():
-    with pytest.raises(ConfigError, match=r"method must be one of 'k-means'.*'dbscan'"):
-        make_method("dbscan", 3, seed=0)

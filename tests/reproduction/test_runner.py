@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import pytest
 import torch
+from toy_images import Die
 
 from reproduction.images import senet_cell
 from reproduction.presets import Recipe
@@ -23,7 +24,7 @@ from reproduction.runner import (
 )
 from reproduction.study import StudyCell
 from reproduction.synthetic import CurveCell
-from selfexpress.errors import ConfigError, DataError
+from selfexpress.errors import ConfigError, DataError, SelfExpressError
 
 SHORT = Recipe(max_iter=7)
 RUNS: list[tuple[int, int]] = []
@@ -103,18 +104,6 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, context, monkeypa
     progress = run_cells(cells, Results(tmp_path), context)
     assert (progress.n_run, progress.n_skipped) == (2, 1)
     assert RUNS == [(2, 0), (3, 0), (4, 0)]
-
-
-def test_a_changed_setting_is_another_cell(tmp_path, context):
-    run_cells([Square(number=2)], Results(tmp_path), context)
-    changed = Square(number=2, recipe=Recipe(max_iter=8))
-    assert not Results(tmp_path).has(changed)
-    assert run_cells([changed], Results(tmp_path), context).n_run == 1
-
-
-def test_the_same_cell_listed_twice_runs_once(tmp_path, context):
-    run_cells([Square(number=2), Square(number=2)], Results(tmp_path), context)
-    assert RUNS == [(2, 0)]
 
 
 def test_an_error_is_recorded_and_tried_again(tmp_path, context, monkeypatch):
@@ -256,13 +245,6 @@ def test_what_is_timed_runs_alone(tmp_path, context, monkeypatch):
     assert RUNS == [(2, 0), (3, 0)]
 
 
-def test_no_cell_is_started_side_by_side_without_time(tmp_path, context):
-    progress = run_cells(
-        [Square(number=2)], Results(tmp_path), context, n_jobs=2, time_limit=-1.0
-    )
-    assert (progress.n_run, progress.n_left) == (0, 1)
-
-
 def test_a_cell_that_fails_takes_no_other_with_it(tmp_path, context):
     """An error that is not ours ends the run, after what ran beside it was kept."""
     recipe = Recipe(hidden_sizes=(8,), n_embedding=8, max_iter=5, affinity="symmetric")
@@ -272,6 +254,11 @@ def test_a_cell_that_fails_takes_no_other_with_it(tmp_path, context):
     with pytest.raises(TypeError, match="not iterable"):
         run_cells([bad, good], results, context, n_jobs=2)
     assert len(results.of(good)) == 1
+
+
+def test_a_process_that_is_gone_is_said_in_a_sentence(tmp_path, context):
+    with pytest.raises(SelfExpressError, match="go on with fewer --jobs"):
+        run_cells([Die()], Results(tmp_path), context, n_jobs=2)
 
 
 def test_a_setting_that_came_later_has_its_default_in_older_records(tmp_path, context):

@@ -25,11 +25,7 @@ def values(results: Results, cell, *path) -> tuple[float, ...]:
 
 @pytest.mark.parametrize(
     ("dataset", "accuracy", "information"),
-    [
-        ("mnist", 0.985, 0.955),
-        ("fashion-mnist", 0.72, 0.71),
-        ("cifar10", 0.765, 0.655),
-    ],
+    [("mnist", 0.985, 0.955), ("fashion-mnist", 0.72, 0.71), ("cifar10", 0.765, 0.655)],
 )
 def test_the_defaults_pass_every_row_of_the_paper(
     dataset, accuracy, information, results

@@ -2,12 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from reproduction.summary import (
-    Figure,
-    Table,
-    line_of_points,
-    line_over_seeds,
-)
+from reproduction.summary import Figure, Table, line_of_points, line_over_seeds
 
 
 @pytest.mark.parametrize(
