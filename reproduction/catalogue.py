@@ -11,6 +11,7 @@ from reproduction.figure3 import FIGURE3
 from reproduction.first_experiment import FIGURE2, LEARNING_CURVES_SYNTHETIC, SCHEDULES
 from reproduction.learning_curves import LEARNING_CURVES
 from reproduction.runner import Experiment
+from reproduction.suite import SUITE
 from reproduction.table1 import TABLE1
 from reproduction.table2 import TABLE2
 from reproduction.table3 import TABLE3
@@ -34,7 +35,12 @@ PAPER = {
         BEYOND,
     )
 }
-EXPERIMENTS: dict[str, Experiment] = {**PAPER, SCHEDULES.name: SCHEDULES, **BENCHMARKS}
+EXPERIMENTS: dict[str, Experiment] = {
+    **PAPER,
+    SUITE.name: SUITE,
+    SCHEDULES.name: SCHEDULES,
+    **BENCHMARKS,
+}
 # Names that stand for several; "all" is what the paper has, and the study.
 GROUPS = {
     "all": tuple(PAPER),

@@ -32,6 +32,16 @@ ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "reproduction" / "records"
 
 
+def data_folder() -> Path:
+    """Return the folder of real data sets that ``SELFEXPRESS_DATA`` names."""
+    if "SELFEXPRESS_DATA" not in os.environ:
+        raise DataError(
+            "SELFEXPRESS_DATA must name the folder of real data sets, but is not set. "
+            "Set it, or leave out the experiments that need them."
+        )
+    return Path(os.environ["SELFEXPRESS_DATA"])
+
+
 def provenance(device: torch.device | str = "cpu") -> dict[str, Any]:
     """Return what a record says about its origin: date, command, commit, machine."""
     return {

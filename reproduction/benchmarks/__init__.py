@@ -13,6 +13,7 @@ from reproduction.benchmarks import (
     scattering,
     small_sets,
     training_step,
+    whole_sets,
 )
 
 __all__ = [
@@ -28,4 +29,5 @@ __all__ = [
     "scattering",
     "small_sets",
     "training_step",
+    "whole_sets",
 ]
