@@ -163,7 +163,7 @@ def _faces_under_lights() -> Iterator[Rows]:
 
     pixels, people = next(_pixels("orl"))
     random = np.random.default_rng(0)
-    down, across = np.mgrid[-1:1:32j, -1:1:32j]  # type: ignore[misc]
+    down, across = np.mgrid[-1:1:32j, -1:1:32j]
     head = np.sqrt(np.clip(1.6 - 0.9 * across**2 - 0.7 * down**2, 0.05, None))
     lights = random.standard_normal((64, 3))
     lights[:, 2] = 0.7 * np.abs(lights[:, 2]) + 0.05
