@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from selfexpress.errors import DamagedFileWarning
+from selfexpress.errors import DamagedFileWarning, DataError
 
 Record = dict[str, Any]
 

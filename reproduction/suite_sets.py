@@ -124,7 +124,8 @@ def _whitened(name: str, n_components: int) -> Iterator[Rows]:
 
 
 def _tracks() -> Iterator[Rows]:
-    for sequence in load_dataset("hopkins155").values():  # type: ignore[union-attr]
+    known: Any = load_dataset("hopkins155")
+    for sequence in known.sequences.values():
         rows = Trajectories().fit_transform(np.asarray(sequence.samples))
         yield rows, np.asarray(sequence.labels)
 

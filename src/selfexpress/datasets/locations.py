@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import pooch
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -63,6 +62,8 @@ def search_roots(root: str | os.PathLike[str] | None = None) -> list[Path]:
 
 def user_cache() -> Path:
     """Return the folder in which this user's downloads are kept."""
+    import pooch
+
     return Path(pooch.os_cache("selfexpress"))
 
 
@@ -107,6 +108,8 @@ def download_files(spec: DatasetSpec, root: Path) -> Location:
 
 def _retrieve(item: Download, folder: Path, *, name: str) -> None:
     """Download one file with pooch, showing progress on standard error."""
+    import pooch
+
     try:
         bar = TransferBar(item.path)
         with bar.progress:
