@@ -43,7 +43,7 @@ crash-test: $(INSTALLED)
 
 # A hundred thousand damaged files; writes a record.
 fuzz: $(INSTALLED)
-	$(BIN)/python tests/fuzz/run.py --inputs 100000 --workers 2 --record
+	$(BIN)/python tests/fuzz/run.py --inputs 100000 --record
 
 # The oldest versions that pyproject.toml admits, on the oldest Python.
 test-minimum: $(INSTALLED)

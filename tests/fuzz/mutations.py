@@ -9,7 +9,6 @@ packs the changed content again, so that it reaches the parsers behind.
 from __future__ import annotations
 
 import copy
-import gzip
 import io
 import json
 import re
@@ -129,14 +128,6 @@ def blind(content: bytes, rng: np.random.Generator, other: bytes) -> bytes:
     return content
 
 
-def in_gzip(content: bytes, rng: np.random.Generator, other: bytes) -> bytes:
-    """Change what is packed, or put another member behind it."""
-    unpacked = gzip.decompress(content)
-    if rng.integers(8) == 0:
-        return content + gzip.compress(bytes(int(rng.integers(1, 2**20))), 1)
-    return gzip.compress(blind(unpacked, rng, gzip.decompress(other)), 1)
-
-
 def in_zip(content: bytes, rng: np.random.Generator, other: bytes) -> bytes:
     """Pack the members again after one of them was changed, renamed or added."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -169,8 +160,7 @@ def _changed_member(
         # Much from little: 16 MiB of zeros behind the true beginning.
         data = data[:200] + bytes(16 * 2**20)
     elif act < 7:
-        is_packed = data[:2] == b"\x1f\x8b"
-        data = (in_gzip if is_packed else blind)(data, rng, data)
+        data = blind(data, rng, data)
     return data
 
 
@@ -181,14 +171,6 @@ def in_safetensors(content: bytes, rng: np.random.Generator, other: bytes) -> by
     strange_value(header, rng)
     text = json.dumps(header).encode()
     return len(text).to_bytes(8, "little") + text + content[8 + size :]
-
-
-def in_json(content: bytes, rng: np.random.Generator, other: bytes) -> bytes:
-    """Replace something in a JSON document."""
-    document = json.loads(content)
-    for _ in range(int(rng.integers(1, 3))):
-        strange_value(document, rng)
-    return json.dumps(document).encode()
 
 
 def strange_value(document: Any, rng: np.random.Generator) -> None:

@@ -1,7 +1,10 @@
 """Read many damaged files with every reader and report what must not happen.
 
-``make fuzz`` runs 100,000 inputs and writes a record. An input is a function of the
-seed, the reader and its number, so that a finding can be made again::
+``make fuzz`` runs 100,000 inputs and writes a record. Every reader works in a process
+of its own, whose memory may grow by a gigabyte at most, with five seconds of the
+processor for an input; an audit hook reports writes outside the folder, pickles,
+processes and sockets. An input is a function of the seed, the reader and its number,
+so that a finding can be made again::
 
     python tests/fuzz/run.py --only rows-mat --first 4711 --inputs 1
 """
@@ -10,148 +13,195 @@ from __future__ import annotations
 
 import argparse
 import json
+import mmap
 import os
-import struct
-import subprocess
+import re
+import resource
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+import warnings
+import zlib
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-BATCH_INPUTS = 250
-# An input has 5 seconds in the worker; beyond this even its clock does not answer.
-SILENCE_SECONDS = 60.0
+import numpy as np  # noqa: E402
+from fuzz import mutations  # noqa: E402
+from fuzz.targets import Target, knowing, targets  # noqa: E402
+
+from selfexpress.errors import SelfExpressError  # noqa: E402
+
+MOST_GROWTH = 2**30
+MOST_SECONDS = 5.0
+LONGEST_MESSAGE = 1500
+FORBIDDEN = ("pickle.find_class", "subprocess.Popen", "os.system", "socket.connect")
+CHANGING = ("os.mkdir", "os.rename", "os.symlink", "os.link", "os.remove", "os.rmdir")
+
+
+class TooSlow(BaseException):
+    """Not an Exception, so that no reader can take it for damage."""
 
 
 def run(
-    n_inputs: int, *, seed: int = 0, first: int = 0, only: str = "", n_workers: int = 1
-) -> dict[str, Any]:
-    """Return counts and findings by reader over ``n_inputs`` in all."""
-    from fuzz.targets import targets
+    n_inputs: int, *, seed: int = 0, first: int = 0, only: str = ""
+) -> dict[str, dict[str, Any]]:
+    """Return, by reader, how many inputs were read or refused, and the findings."""
+    chosen = [target for target in targets() if only in target.name]
+    stop = first - (-n_inputs // len(chosen))
+    return {target.name: _read_all(target, first, stop, seed) for target in chosen}
 
-    names = [target.name for target in targets()]
-    chosen = [place for place, name in enumerate(names) if only in name]
-    share = -(-n_inputs // len(chosen))
-    batches = [
-        {
-            "target": place,
-            "seed": seed,
-            "start": start,
-            "stop": min(start + BATCH_INPUTS, first + share),
+
+def _read_all(target: Target, first: int, stop: int, seed: int) -> dict[str, Any]:
+    """Read inputs in a child, and in another from where one was lost."""
+    total: dict[str, Any] = {"read": 0, "refused": 0, "findings": []}
+    with tempfile.TemporaryDirectory() as folder, mmap.mmap(-1, 8) as at_hand:
+        # Here, so that no child begins threads of its own.
+        sample = Sample(Path(folder), target)
+        while first < stop:
+            at_hand[:] = first.to_bytes(8, "little")
+            results = Path(folder) / "results.json"
+            child = os.fork()
+            if child == 0:
+                target.read(sample.folder)  # libraries begin their threads
+                _limit_growth()
+                sys.addaudithook(sample.watch)
+                results.write_text(json.dumps(sample.read(first, stop, seed, at_hand)))
+                os._exit(0)
+            _, status = os.waitpid(child, 0)
+            if status == 0:
+                found = json.loads(results.read_text())
+                first = stop
+            else:
+                lost = int.from_bytes(at_hand[:], "little")
+                what = f"input {lost}: the process ended with {status}"
+                # Those before it are read again, and nothing is counted twice.
+                found = {"read": 0, "refused": 0, "findings": [what]}
+                first = lost + 1
+            for key, value in found.items():
+                total[key] += value
+    return total
+
+
+class Sample:
+    """Valid files of one target, in memory, and the folder its inputs are read in."""
+
+    def __init__(self, root: Path, target: Target) -> None:
+        self.target = target
+        self.folder = Path(tempfile.mkdtemp(dir=root)) / "inside"
+        self.files, self.others = (self._valid(root, seed) for seed in (0, 1))
+        self.seen: list[str] = []
+        self.is_watched = False
+        self._fill(self.files)
+
+    def read(
+        self, first: int, stop: int, seed: int, at_hand: mmap.mmap
+    ) -> dict[str, Any]:
+        """Return counts of outcomes, with findings spelled out."""
+        counts: dict[str, Any] = {"read": 0, "refused": 0, "findings": []}
+        for number in range(first, stop):
+            at_hand[:] = number.to_bytes(8, "little")
+            outcome = self._try_input(number, seed)
+            if outcome in counts:
+                counts[outcome] += 1
+            else:
+                counts["findings"].append(f"input {number}: {outcome}")
+        return counts
+
+    def _valid(self, root: Path, seed: int) -> dict[str, bytes]:
+        folder = Path(tempfile.mkdtemp(dir=root))
+        self.target.write(folder, seed)
+        return {
+            str(path.relative_to(folder)): path.read_bytes()
+            for path in sorted(folder.rglob("*"))
+            if path.is_file()
         }
-        for place in chosen
-        for start in range(first, first + share, BATCH_INPUTS)
-    ]
-    results = _all_results(batches, n_workers)
-    return _summary(names, chosen, results)
+
+    def _fill(self, files: dict[str, bytes]) -> None:
+        for name, content in files.items():
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+    def _try_input(self, number: int, seed: int) -> str:
+        """Return "read", "refused" or what went wrong."""
+        key = zlib.crc32(self.target.name.encode())
+        rng = np.random.default_rng([seed, key, number])
+        name = list(self.files)[int(rng.integers(len(self.files)))]
+        content, other = self.files[name], self.others.get(name, b"")
+        change = knowing(Path(name)) if rng.integers(3) else mutations.blind
+        try:
+            damaged = change(content, rng, other)
+        except (ValueError, OverflowError, UnicodeError):
+            # The packing library refused to write what was asked of it.
+            damaged = mutations.blind(content, rng, other)
+        (self.folder / name).write_bytes(damaged)
+        self.seen.clear()
+        self.is_watched = True
+        outcome = self._outcome()
+        self.is_watched = False
+        self._fill({name: content})
+        return f"side effect: {self.seen[:3]}" if self.seen else outcome
+
+    def _outcome(self) -> str:
+        def stop(*_: object) -> None:
+            raise TooSlow
+
+        signal.signal(signal.SIGPROF, stop)
+        signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
+        try:
+            self.target.read(self.folder)
+        except SelfExpressError as error:
+            return _judged(error)
+        except TooSlow:
+            return f"slower than {MOST_SECONDS} s"
+        except BaseException as error:
+            return f"{type(error).__name__}: {str(error)[:200]}"
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+        return "read"
+
+    def watch(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if not self.is_watched:
+            return
+        if event in FORBIDDEN:
+            self.seen.append(event)
+        elif event in CHANGING or (event == "open" and _is_writing(arguments)):
+            place = Path.cwd() / os.fsdecode(arguments[0])
+            if not place.is_relative_to(self.folder) or ".." in place.parts:
+                self.seen.append(f"{event} {place}")
 
 
-def _all_results(batches: list[dict[str, int]], n_workers: int) -> list[dict[str, Any]]:
-    from concurrent.futures import ThreadPoolExecutor
-
-    shares = [batches[place::n_workers] for place in range(n_workers)]
-    with ThreadPoolExecutor(n_workers) as pool:
-        return [result for part in pool.map(_work, shares) for result in part]
+def _is_writing(arguments: tuple[Any, ...]) -> bool:
+    path, _, flags = arguments
+    wants = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+    return isinstance(path, str | bytes) and bool((flags or 0) & wants)
 
 
-def _work(batches: list[dict[str, int]]) -> list[dict[str, Any]]:
-    """Have batches done by a worker; start another where one is lost."""
-    results: list[dict[str, Any]] = []
-    waiting = list(batches)
-    while waiting:
-        with tempfile.NamedTemporaryFile() as status:
-            status.write(bytes([255] * 16))
-            status.flush()
-            for result in _lines(waiting, Path(status.name)):
-                results.append(result)
-                waiting.pop(0)
-                if result["findings"]:
-                    sys.stderr.write(f"{result}\n"[:2000])
-            if waiting:
-                place, number = struct.unpack("<QQ", Path(status.name).read_bytes())
-                lost = waiting.pop(0)
-                if place != lost["target"] or not number < lost["stop"]:
-                    raise RuntimeError(f"a worker could not begin with {lost}")
-                results.append(_loss(lost, number))
-                if number + 1 < lost["stop"]:
-                    waiting.insert(0, {**lost, "start": number + 1})
-    return results
+def _judged(error: SelfExpressError) -> str:
+    """Return "refused" for one line of printable text that hides no lack of memory."""
+    message = str(error)
+    cause: BaseException | None = error
+    while cause is not None:
+        # Arrow asks for what a damaged buffer claims, and says that it got none.
+        is_arrow = type(cause).__module__.startswith("pyarrow")
+        if isinstance(cause, MemoryError) and not is_arrow:
+            return f"allocation: {str(cause)[:200]}"
+        cause = cause.__cause__ or cause.__context__
+    if len(message) > LONGEST_MESSAGE or re.search(r"[\x00-\x1f\x7f]", message):
+        return f"unfit message: {message[:300]!r}"
+    return "refused"
 
 
-def _loss(batch: dict[str, int], number: int) -> dict[str, Any]:
-    what = "the process was killed or hung"
-    return {**batch, "stop": number + 1, "start": number, "read": 0, "refused": 0,
-            "findings": [{"input": number, "what": what}]}  # fmt: skip
-
-
-def _lines(batches: list[dict[str, int]], status: Path) -> Iterator[dict[str, Any]]:
-    """Yield a worker's results until it is done, dies or stays silent."""
-    worker = subprocess.Popen(
-        [sys.executable, str(HERE / "worker.py"), str(status)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "ARROW_NUM_THREADS": "1"},
-    )
-    assert worker.stdin is not None
-    assert worker.stdout is not None
-    for batch in batches:
-        worker.stdin.write(json.dumps(batch) + "\n")
-    worker.stdin.close()
-    watcher = _kill_when_silent(worker, status)
-    try:
-        for line in worker.stdout:
-            yield json.loads(line)
-    finally:
-        worker.kill()
-        worker.wait()
-        worker.stdout.close()
-        watcher.join()
-
-
-def _kill_when_silent(worker: subprocess.Popen[str], status: Path) -> Any:
-    """Kill a worker that has stood at one input for too long."""
-    from threading import Thread
-
-    def watch() -> None:
-        seen, since = b"", time.monotonic()
-        while worker.poll() is None:
-            time.sleep(0.5)
-            now = status.read_bytes() if status.exists() else b""
-            if now != seen:
-                seen, since = now, time.monotonic()
-            elif now[8:] != bytes([255] * 8) and (
-                time.monotonic() - since > SILENCE_SECONDS
-            ):
-                worker.kill()
-
-    thread = Thread(target=watch, daemon=True)
-    thread.start()
-    return thread
-
-
-def _summary(
-    names: list[str], chosen: list[int], results: list[dict[str, Any]]
-) -> dict[str, Any]:
-    readers = {}
-    for place in chosen:
-        own = [result for result in results if result["target"] == place]
-        readers[names[place]] = {
-            "inputs": sum(result["stop"] - result["start"] for result in own),
-            "read": sum(result["read"] for result in own),
-            "refused": sum(result["refused"] for result in own),
-            "findings": [found for result in own for found in result["findings"]],
-        }
-    return {
-        "inputs": sum(counts["inputs"] for counts in readers.values()),
-        "findings": sum(len(counts["findings"]) for counts in readers.values()),
-        "readers": readers,
-    }
+def _limit_growth() -> None:
+    warnings.simplefilter("ignore")
+    text = Path("/proc/self/status").read_text()
+    used = 1024 * int(text.split("VmSize:")[1].split()[0])
+    most = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (used + MOST_GROWTH, most))
 
 
 def main() -> None:
@@ -160,40 +210,27 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="Number of the first.")
     parser.add_argument("--only", default="", help="Readers with this in their name.")
-    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--record", action="store_true", help="Write a record.")
     options = parser.parse_args()
     start = time.monotonic()
-    summary = run(
-        options.inputs,
-        seed=options.seed,
-        first=options.first,
-        only=options.only,
-        n_workers=options.workers,
+    readers = run(
+        options.inputs, seed=options.seed, first=options.first, only=options.only
     )
-    summary["seconds"] = round(time.monotonic() - start, 1)
-    for name, counts in summary["readers"].items():
-        _say(f"{name:24} {counts['read']:6} read {counts['refused']:6} refused")
+    for name, counts in readers.items():
+        print(f"{name:24} {counts['read']:6} read {counts['refused']:6} refused")  # noqa: T201
         for found in counts["findings"][:10]:
-            _say(f"    FINDING input {found['input']}: {found['what']}")
-    n_inputs, n_findings = summary["inputs"], summary["findings"]
-    _say(f"{n_inputs} inputs, {n_findings} findings, {summary['seconds']} s")
+            print(f"    FINDING {found}")  # noqa: T201
+    n_findings = sum(len(counts["findings"]) for counts in readers.values())
     if options.record:
-        _write_record(summary, options)
-    sys.exit(1 if summary["findings"] else 0)
+        sys.path.insert(0, str(HERE.parents[1]))
+        from reproduction.timing import write_record
 
-
-def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-
-
-def _write_record(summary: dict[str, Any], options: argparse.Namespace) -> None:
-    sys.path.insert(0, str(HERE.parents[1]))
-    from reproduction.record import write_record
-
-    config = {"inputs": options.inputs, "workers": options.workers}
-    config |= {"most_bytes": 2**30, "most_seconds_an_input": 5.0}
-    _say(write_record("fuzz", summary, config, seed=options.seed).name)
+        summary = {"findings": n_findings, "readers": readers}
+        summary["seconds"] = round(time.monotonic() - start, 1)
+        config = {"inputs": options.inputs, "most_bytes": MOST_GROWTH}
+        config["most_seconds_an_input"] = MOST_SECONDS
+        write_record("fuzz", summary, config, seed=options.seed)
+    sys.exit(1 if n_findings else 0)
 
 
 if __name__ == "__main__":

@@ -38,13 +38,9 @@ from selfexpress.training.checkpoints import (
 SUFFIXES = (".npy", ".npz", ".csv", ".parquet", ".feather", ".mat", ".safetensors")
 _KINDS: dict[str, mutations.Mutation] = {
     ".npz": mutations.in_zip,
-    ".zip": mutations.in_zip,
-    ".gz": mutations.in_gzip,
     ".mat": mutations.in_mat,
     ".safetensors": mutations.in_safetensors,
     ".selfexpress": mutations.in_safetensors,
-    ".checkpoint": mutations.in_safetensors,
-    ".json": mutations.in_json,
 }
 
 

@@ -155,7 +155,8 @@ def _mat_entries(path: Path) -> dict[str, Entry]:
     with path.open("rb") as stream:
         start = stream.read(_MAT_HEADER_BYTES)
         order = {b"IM": "<", b"MI": ">"}.get(start[126:])
-        if order is None or start.startswith(b"MATLAB 7.3"):
+        # A zero among the first four bytes stands for version 4.
+        if order is None or 0 in start[:4] or start.startswith(b"MATLAB 7.3"):
             raise DataError(
                 f"{path} must be a MATLAB file of version 5 to 7, but is none, or one "
                 "of version 7.3 (HDF5). Save it with '-v7', or as .npy."
@@ -164,9 +165,10 @@ def _mat_entries(path: Path) -> dict[str, Entry]:
             kind, n_bytes = struct.unpack(f"{order}II", tag)
             after = stream.tell() + n_bytes
             head = stream.read(min(n_bytes, 1024))
-            if kind == _MAT_COMPRESSED:
+            is_packed = kind == _MAT_COMPRESSED
+            if is_packed:
                 head = zlib.decompressobj().decompress(head, 1024)[8:]
-            name, entry = _mat_entry(head, order)
+            name, entry = _mat_entry(head, order, None if is_packed else n_bytes)
             if name in entries:
                 raise ValueError(f"it holds {name!r} twice")
             entries[name] = entry
@@ -176,28 +178,39 @@ def _mat_entries(path: Path) -> dict[str, Entry]:
     return entries
 
 
-def _mat_entry(head: bytes, order: str) -> tuple[str, Entry]:
-    """Return name, shape and type of an array that begins with these bytes."""
-    position = 0
-    found = []
-    for _ in ("flags", "shape", "name", "values"):
-        kind, n_bytes = struct.unpack_from(f"{order}II", head, position)
-        # Up to four bytes stand inside the tag itself.
-        is_short = kind > 0xFFFF
-        kind, n_bytes = (kind & 0xFFFF, kind >> 16) if is_short else (kind, n_bytes)
-        position += 4 if is_short else 8
-        found.append((kind, head[position : position + n_bytes]))
-        position += 4 if is_short else -(-n_bytes // 8) * 8
-        if not head[position:] and len(found) == 3:  # an empty cell or structure
-            break
-    (_, flags), (_, shape), (_, name), *values = found
+def _mat_entry(head: bytes, order: str, n_bytes: int | None) -> tuple[str, Entry]:
+    """Return name, shape and type of an array that begins with these bytes.
+
+    ``n_bytes`` is its size in the file, None if it is packed.
+    """
+    position, parts = 0, []
+    for _ in ("flags", "shape", "name"):
+        kind, start, size = _mat_tag(head, position, order)
+        parts.append(head[start : start + size])
+        # What stands inside its tag ends with it; the rest fills words of 8 bytes.
+        position += 8 if start < position + 8 else 8 + -(-size // 8) * 8
+        if start + size > len(head):
+            raise ValueError("an array has no end")
+    flags, dims, name = parts
+    shape = struct.unpack(f"{order}{len(dims) // 4}i", dims)
     word = struct.unpack_from(f"{order}I", flags)[0]
-    is_number = word & 0xFF in _MAT_NUMBERS and not word & _MAT_COMPLEX
-    if is_number and (not values or values[0][0] not in _MAT_TYPES):
+    if word & 0xFF not in _MAT_NUMBERS or word & _MAT_COMPLEX:
+        return name.decode("latin1"), Entry(shape, np.dtype(object))
+    kind, start, size = _mat_tag(head, position, order)
+    if kind not in _MAT_TYPES:
         raise ValueError("an array has values of no known type")
-    dtype = np.dtype(_MAT_TYPES[values[0][0]] if is_number else object)
-    dims = struct.unpack(f"{order}{len(shape) // 4}i", shape)
-    return name.decode("latin1"), Entry(dims, dtype)
+    entry = Entry(shape, np.dtype(order + _MAT_TYPES[kind]))
+    if size != entry.n_bytes or (n_bytes is not None and start + size > n_bytes):
+        raise ValueError(f"an array of shape {shape} has {size} bytes of values")
+    return name.decode("latin1"), entry
+
+
+def _mat_tag(head: bytes, position: int, order: str) -> tuple[int, int, int]:
+    """Return the type of a part of an array, where it starts, and its bytes."""
+    kind, size = struct.unpack_from(f"{order}II", head, position)
+    if kind > 0xFFFF:  # up to four bytes stand inside the tag itself
+        return kind & 0xFFFF, position + 4, kind >> 16
+    return kind, position + 8, size
 
 
 @contextmanager
