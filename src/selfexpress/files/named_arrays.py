@@ -218,18 +218,21 @@ def open_safetensors(path: Path) -> Iterator[Arrays]:
     """Open a file of named tensors; bfloat16, which NumPy lacks, is read as float32."""
     from safetensors import safe_open
 
-    with safe_open(path, framework="pt") as tensors:
+    # Torch maps the whole file as memory of its own, of which there may be too little.
+    with safe_open(path, framework="numpy") as tensors:
         entries = {}
         for name in tensors.keys():  # noqa: SIM118 - not a mapping
             part = tensors.get_slice(name)
             entries[name] = Entry(tuple(part.get_shape()), _dtype(part.get_dtype()))
 
         def read(name: str) -> Array:
-            tensor = tensors.get_tensor(name)
-            is_bfloat16 = tensors.get_slice(name).get_dtype() == "BF16"
-            array: Array = (tensor.float() if is_bfloat16 else tensor).numpy()
-            # The library maps the file, which may change.
-            return array.copy()
+            if tensors.get_slice(name).get_dtype() == "BF16":
+                with safe_open(path, framework="pt") as torch_tensors:
+                    bfloat16 = torch_tensors.get_tensor(name)
+                array: Array = bfloat16.float().numpy()
+            else:
+                array = tensors.get_tensor(name)
+            return array
 
         yield Arrays(entries, read)
 

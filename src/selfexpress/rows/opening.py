@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from safetensors import safe_open
-from torch import Tensor
+import numpy as np
+import torch
 
 from selfexpress.errors import DataError, DegenerateWarning
 from selfexpress.files.arrays import FORMATS, read_array, reading
@@ -24,6 +25,7 @@ from selfexpress.rows.parquet_rows import ParquetRows
 from selfexpress.rows.shards import Shards
 from selfexpress.rows.sources import (
     ArraySource,
+    MappedSource,
     RowSource,
     names_of,
     row_dtype,
@@ -124,9 +126,7 @@ def _open_file(path: Path, name: str | None) -> RowSource:
     return as_source(array, column_names(path) if is_table else None)
 
 
-def as_source(
-    array: Array | Tensor, feature_names: Sequence[str] | None = None
-) -> ArraySource:
+def as_source(array: Array, feature_names: Sequence[str] | None = None) -> ArraySource:
     """Return an array as rows, float32 where that holds it exactly, else float64."""
     rows = array.reshape(len(array), -1)
     return ArraySource(rows, dtype=row_dtype(array), feature_names=feature_names)
@@ -139,8 +139,23 @@ def _open_safetensors(path: Path, name: str | None) -> RowSource:
         entry = arrays.entries[chosen]
     check_kind(entry, "biuf", path)
     _require_rows(entry.shape, path)
-    with safe_open(path, framework="pt") as tensors:
-        return as_source(tensors.get_tensor(chosen))
+    # Read-only, unlike what the library maps, which must not exceed the memory. It has
+    # checked that the header fits the file.
+    with path.open("rb") as stream:
+        header_bytes = int.from_bytes(stream.read(8), "little")
+        header = json.loads(stream.read(header_bytes))[chosen]
+    is_bfloat16 = header["dtype"] == "BF16"
+    array: Array = np.memmap(
+        path,
+        dtype=np.int16 if is_bfloat16 else entry.dtype,
+        mode="r",
+        offset=8 + header_bytes + header["data_offsets"][0],
+        shape=entry.shape,
+    )
+    if not is_bfloat16:
+        return as_source(array)
+    bits = ArraySource(array.reshape(len(array), -1), dtype=torch.int16)
+    return MappedSource(bits, lambda rows: rows.view(torch.bfloat16).float())
 
 
 def _require_rows(shape: tuple[int, ...], path: Path) -> None:
