@@ -254,22 +254,20 @@ def _counts_table(results: Results, is_quick: bool) -> Table:
 
 
 def _scores(results: Results, chosen: StudyCell) -> tuple[Figure, ...]:
-    errors = results.metric(chosen, "sre")
     return (
         Figure(results.metric(chosen, "accuracy")),
         Figure(results.metric(chosen, "normalized_mutual_info")),
         Figure(results.metric(chosen, "adjusted_rand")),
-        Figure(tuple(100 * error for error in errors), digits=1),
+        Figure(results.metric(chosen, "sre", scale=100), digits=1),
         Figure(results.metric(chosen, "seconds", "fit"), digits=1),
     )
 
 
 def _gap_figures(results: Results, chosen: GapCell) -> tuple[Figure, ...]:
-    gaps = results.metric(chosen, "gap")
     return (
         Figure(results.metric(chosen, "objective")),
         Figure(results.metric(chosen, "optimum")),
-        Figure(tuple(100 * gap for gap in gaps), digits=1),
+        Figure(results.metric(chosen, "gap", scale=100), digits=1),
         Figure(results.metric(chosen, "full", "accuracy")),
     )
 

@@ -80,13 +80,12 @@ def _figures(
     results: Results, cell: Cell, seconds: tuple[float, ...]
 ) -> tuple[Figure, ...]:
     path = scores_of_all(cell)
-    errors = results.metric(cell, *path, "wrong_edges")
     return (
         Figure(seconds, digits=1),
         Figure(results.metric(cell, *path, "accuracy")),
         Figure(results.metric(cell, *path, "normalized_mutual_info")),
         Figure(results.metric(cell, *path, "adjusted_rand")),
-        Figure(tuple(100 * error for error in errors), digits=1),
+        Figure(results.metric(cell, *path, "wrong_edges", scale=100), digits=1),
     )
 
 

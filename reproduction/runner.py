@@ -134,13 +134,14 @@ class Results:
         """Return whether a cell need not be run; one that failed is run again."""
         return cell.is_kept and any(r["seed"] == cell.seed for r in self.of(cell))
 
-    def metric(self, cell: Cell, *path: str) -> tuple[float, ...]:
+    def metric(self, cell: Cell, *path: str, scale: float = 1) -> tuple[float, ...]:
         """Return one figure of every seed, found by its path in the metrics.
 
-        Seconds are under "seconds", and only of cells that nothing ran beside.
+        Seconds are under "seconds", and only of cells that nothing ran beside. Figures
+        are multiplied by ``scale``, 100 for percent.
         """
         values = (_value(record, path) for record in self.of(cell))
-        return tuple(value for value in values if value is not None)
+        return tuple(scale * value for value in values if value is not None)
 
     def metric_of_runs(self, cell: Cell, *path: str) -> dict[int, list[float]]:
         """Return one figure by seed, of all its runs: newer ones replace none here."""

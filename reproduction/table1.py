@@ -89,11 +89,11 @@ def _figures(
     figures = []
     for place, metric in enumerate(TABLE_1_METRICS):
         scale = 100 if metric in _PERCENT else 1
-        ours = results.metric(cell(n_samples, is_quick), method, metric)
+        ours = results.metric(cell(n_samples, is_quick), method, metric, scale=scale)
         is_slip = (n_samples, method, metric) in TABLE_1_SLIPS
         figures.append(
             Figure(
-                tuple(scale * value for value in ours),
+                ours,
                 None if published is None else published[place],
                 digits=1 if metric == "accuracy" else 3,
                 mark="†" if is_slip else "",
@@ -106,13 +106,13 @@ def _figures(
 def _range_of_accuracies(results: Results) -> str:
     """Say how far apart draws of the fewest points end."""
     fewest = POINTS_PER_SUBSPACE[0]
-    found = results.metric(cell(fewest, False), "ensc", "accuracy")
-    texts = least_to_most([100 * value for value in found], digits=0)
+    found = results.metric(cell(fewest, False), "ensc", "accuracy", scale=100)
+    texts = least_to_most(found, digits=0)
     return f"ACC of EnSC over the draws of N_i = {fewest}: {texts} %."
 
 
 def _percent(results: Results, chosen: EquivalenceCell) -> tuple[float, ...]:
-    return tuple(100 * gap for gap in results.metric(chosen, "gap"))
+    return results.metric(chosen, "gap", scale=100)
 
 
 def _paper_gap(n_samples: int) -> float | None:

@@ -97,8 +97,7 @@ def _rows(
 def _percent(
     results: Results, cell: Cell, *path: str, paper: float | None = None
 ) -> Figure:
-    values = results.metric(cell, *path)
-    return Figure(tuple(100 * value for value in values), paper, digits=2)
+    return Figure(results.metric(cell, *path, scale=100), paper, digits=2)
 
 
 _REMARKS = (

@@ -126,7 +126,6 @@ def _other_sizes(
 
 def _figures(results: Results, chosen: Cell, published: Scores) -> list[str | Figure]:
     path = scores_of_all(chosen)
-    errors = results.metric(chosen, *path, "wrong_edges")
     return [
         *(
             Figure(results.metric(chosen, *path, score), paper)
@@ -134,7 +133,7 @@ def _figures(results: Results, chosen: Cell, published: Scores) -> list[str | Fi
         ),
         least_to_most(results.metric(chosen, *path, "accuracy"), digits=3),
         Figure(results.metric(chosen, "merged", "accuracy")),
-        Figure(tuple(100 * error for error in errors), digits=1),
+        Figure(results.metric(chosen, *path, "wrong_edges", scale=100), digits=1),
     ]
 
 

@@ -50,9 +50,9 @@ def test_every_cell_is_shown(is_quick, tmp_path):
     asked = set()
 
     class Watched(Results):
-        def metric(self, cell, *path):
+        def metric(self, cell, *path, scale=1):
             asked.add(cell)
-            return super().metric(cell, *path)
+            return super().metric(cell, *path, scale=scale)
 
     beyond.summarize(Watched(tmp_path), is_quick)
     assert asked == set(beyond.cells(is_quick))
