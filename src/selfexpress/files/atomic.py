@@ -15,13 +15,8 @@ from selfexpress.errors import DataError, one_line
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a file beside ``path`` that takes its place when all went well.
 
-    A link stays one: what it leads to is replaced.
-
-    Raises
-    ------
-    DataError
-        If there is a file that must not be replaced, or the folder is missing or cannot
-        be written to; ``path`` is then untouched.
+    A link stays one: what it leads to is replaced. What cannot be replaced or written
+    is a DataError, and then untouched.
     """
     if not path.parent.is_dir():
         raise DataError(
@@ -52,13 +47,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def require_replaceable(path: Path) -> None:
-    """Refuse what is there if it is no file, or one that is protected.
-
-    Raises
-    ------
-    DataError
-        If it must not be replaced.
-    """
+    """Refuse what is there if it is no file, or one that is protected."""
     if not path.exists():
         return
     if path.is_dir():

@@ -77,13 +77,7 @@ class Kind:
         facts: Mapping[str, Any],
         tensors: Mapping[str, Tensor | NDArray[Any]],
     ) -> None:
-        """Write a file; an older one stays until the new one is whole.
-
-        Raises
-        ------
-        DataError
-            If the file cannot be written.
-        """
+        """Write a file; an older one stays until the new one is whole."""
         facts = {"format": self.name, "version": self.version, **facts}
         text = json.dumps(facts, default=plain_number, allow_nan=False)
         plain = {name: _plain(tensor) for name, tensor in tensors.items()}
@@ -97,13 +91,9 @@ class Kind:
     def reading(self, path: Path) -> Iterator[Contents]:
         """Yield what a file holds; what the block raises of it is damage, too.
 
-        Raises
-        ------
-        DamagedError
-            If the file is damaged or of another kind.
-        CheckpointError
-            If it is missing, cannot be opened, does not fit into memory or is of
-            another version.
+        A file that is damaged or of another kind is a DamagedError; one that is
+        missing, cannot be opened, does not fit into memory or is of another version a
+        CheckpointError.
         """
         self._require_readable(path)
         try:

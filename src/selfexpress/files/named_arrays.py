@@ -50,11 +50,7 @@ _MAT_TYPES = {
 
 @dataclass(frozen=True)
 class Format:
-    """How files of one suffix are read and written.
-
-    Readers take the path and the name of the array or column, None for the only or
-    conventional one; writers take the path and the array.
-    """
+    """How files of one suffix are read, by a name or None, and written."""
 
     read_rows: Callable[[Path, str | None], Array]
     read_labels: Callable[[Path, str | None], Array]

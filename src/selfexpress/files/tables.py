@@ -46,15 +46,9 @@ _GAPS |= {"#value!", "#div/0!", "#num!", "#ref!", "#name?"}
 def row_columns(schema: pa.Schema, name: str | None, path: Path) -> list[str]:
     """Return the names of the columns that hold the rows."""
     names = _chosen_columns(schema, name, path)
-    odd = [
-        key
-        for key in names
-        if not (
-            _is_number(schema.field(key).type)
-            or (len(names) == 1 and is_list(schema.field(key).type))
-        )
-    ]
-    if odd:
+    kinds = {key: schema.field(key).type for key in names}
+    odd = [key for key, kind in kinds.items() if not _is_number(kind)]
+    if odd and not (len(names) == 1 and is_list(kinds[names[0]])):
         raise DataError(
             f"{path} must hold columns of numbers, or one column of lists of "
             f"numbers, but holds others: {listing(odd)}. Drop them, or name the "
@@ -72,25 +66,18 @@ def table_rows(table: pa.Table, path: Path) -> Array:
 
 def is_list(kind: pa.DataType) -> bool:
     """Return whether values are lists of numbers."""
-    return bool(
-        (
-            types.is_list(kind)
-            or types.is_large_list(kind)
-            or types.is_fixed_size_list(kind)
-        )
-        and _is_number(kind.value_type)
-    )
+    of_lists = (types.is_list, types.is_large_list, types.is_fixed_size_list)
+    return any(test(kind) for test in of_lists) and _is_number(kind.value_type)
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    return bool(
-        types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
-    )
+    of_numbers = (types.is_integer, types.is_floating, types.is_boolean)
+    return any(test(kind) for test in of_numbers)
 
 
 def _chosen_columns(schema: pa.Schema, name: str | None, path: Path) -> list[str]:
     if name is not None:
-        return [_named(schema, name, path)]
+        return [_named(schema.names, name, path)]
     lists = [field.name for field in schema if is_list(field.type)]
     if len(lists) != 1:
         return _columns(schema, path)
@@ -122,11 +109,11 @@ def _columns(schema: pa.Schema, path: Path) -> list[str]:
     return names
 
 
-def _named(schema: pa.Schema, name: str, path: Path) -> str:
-    if schema.names.count(name) != 1:
+def _named(names: Sequence[str], name: str, path: Path) -> str:
+    if [*names].count(name) != 1:
         raise DataError(
             f"{path} must hold the column that was asked for, {name!r}, once, but "
-            f"holds {listing(schema.names)}. Name one of these."
+            f"holds {listing(names)}. Name one of these."
         )
     return name
 
@@ -296,7 +283,7 @@ def _column_format(
         schema = read_schema(path)
         if name is None:
             name = _label_column(_columns(schema, path), path)
-        column = read(path, [_named(schema, name, path)]).column(0)
+        column = read(path, [_named(schema.names, name, path)]).column(0)
         is_number = _is_number(column.type)
         return _values(column, path) if is_number else _words(column, path)
 
@@ -344,8 +331,9 @@ def column_names(path: Path) -> tuple[str, ...] | None:
 def _read_csv_rows(path: Path, name: str | None) -> Array:
     """Return the numbers as float64: all columns, or the one of that name."""
     first = _first_line(path)
-    column = None if name is None else _column_of(first.names or [], name, path)
-    if name is None and "" in (first.names or []):
+    names = first.names or []
+    column = None if name is None else names.index(_named(names, name, path))
+    if name is None and "" in names:
         raise DataError(
             f"{path} must name every column in its header line, but column "
             f"{1 + first.cells.index('')} has no name. If it is a row index, write the "
@@ -368,7 +356,8 @@ def _read_csv_labels(path: Path, name: str | None) -> Array:
     cells = [cell.strip() for cell in first.cells]
     column = 0
     if len(cells) > 1:
-        column = _column_of(cells, name or _label_column(cells, path), path)
+        name = _named(cells, name or _label_column(cells, path), path)
+        column = cells.index(name)
     try:
         table = _read_csv(path, first, pa.string(), 0, column)
     except pa.ArrowInvalid as error:
@@ -499,15 +488,6 @@ def _is_float(cell: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _column_of(names: list[str], name: str, path: Path) -> int:
-    if name not in names:
-        raise DataError(
-            f"{path} must hold the column that was asked for, {name!r}, but its header "
-            f"line names {listing(names)}. Name one of these."
-        )
-    return names.index(name)
 
 
 def _explain(path: Path, n_skipped: int, *, are_numbers: bool) -> None:

@@ -41,19 +41,7 @@ class ParquetRows(Rows):
     The file may hold columns of numbers or one column of lists, fixed-size or not.
     Walking it decodes some thousand rows at a time; ``take`` decodes only the row
     groups that hold a row asked for. Rows are float32 where that holds them exactly,
-    else float64.
-
-    Parameters
-    ----------
-    path : Path
-    name : str, optional
-        Column of the rows; not needed for the only list column, nor where all columns
-        are features.
-
-    Raises
-    ------
-    DataError
-        If the file cannot be used; damage inside shows when the rows are read.
+    else float64. Damage inside shows when the rows are read.
     """
 
     def __init__(self, path: Path, *, name: str | None = None) -> None:

@@ -108,17 +108,8 @@ class OwnRows(Rows):
     """The rows of a source that this process owns, as part of the whole.
 
     The length is that of the whole source and positions are those in it, but blocks
-    hold the own rows only: what is summed over blocks is summed up over processes
-    afterwards.
-
-    Parameters
-    ----------
-    source : RowSource
-    start, stop : int
-        The rows from ``start`` up to ``stop`` are our own.
-    combine : callable
-        Adds up a tensor over all processes. They call :meth:`take` together, and each
-        fills in the rows that it owns.
+    hold the own rows only, from ``start`` up to ``stop``. ``combine`` adds up a tensor
+    over all processes, which call :meth:`take` together.
     """
 
     def __init__(

@@ -116,7 +116,7 @@ def test_columns_of_text_files_have_names(tmp_path):
     assert open_rows(path).feature_names is None
     path.write_text("a,b,kind\n1,2,x\n")
     assert read_array(path, name="b").tolist() == [[2]]
-    refused(path, r"'c', but its header line names 'a', 'b', 'kind'", name="c")
+    refused(path, r"'c', once, but holds 'a', 'b', 'kind'", name="c")
     path.write_text("a, b\n1,2\n")
     assert open_rows(path).feature_names == ("a", "b")
 
