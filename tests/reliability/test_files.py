@@ -170,7 +170,7 @@ def test_a_model_of_a_newer_version(model_file, tmp_path):
     path = changed_model(
         model_file, tmp_path / "m.selfexpress", lambda header: header.update(version=99)
     )
-    with pytest.raises(CheckpointError, match=r"version .* must be 1, got 99.*Update"):
+    with pytest.raises(CheckpointError, match=r"version .* must be \d, got 99.*Update"):
         SENet.load(path)
 
 

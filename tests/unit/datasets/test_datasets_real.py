@@ -97,25 +97,6 @@ def test_cifar10_channels_have_the_published_means(colours):
     assert means.round(4).tolist() == [0.4914, 0.4822, 0.4465]
 
 
-def test_cifar10_is_the_same_from_batch_files(colours, data_folder, tmp_path):
-    folder = tmp_path / "cifar10" / "cifar-10-batches-bin"
-    folder.mkdir(parents=True)
-    for i, file in enumerate(registry.SPECS["cifar10"].layouts[0].files):
-        records = np.concatenate(
-            [
-                colours.labels[10_000 * i : 10_000 * (i + 1), None].astype(np.uint8),
-                colours.rows[10_000 * i : 10_000 * (i + 1)],
-            ],
-            axis=1,
-        )
-        (tmp_path / "cifar10" / file.path).write_bytes(records.tobytes())
-
-    again = load_dataset("cifar10", root=tmp_path, download=False)
-
-    assert np.array_equal(again.samples, colours.samples)
-    assert np.array_equal(again.labels, colours.labels)
-
-
 def test_coil20_has_72_upright_images_of_each_object(data_folder):
     dataset = load_dataset("coil20", root=data_folder, download=False)
 

@@ -384,14 +384,6 @@ def test_the_index_of_a_pandas_table_is_no_feature(tmp_path):
     np.testing.assert_array_equal(read_array(tmp_path / "rows.parquet"), frame)
 
 
-def test_columns_that_are_named_in_a_text_file_are_told(tmp_path):
-    (tmp_path / "named.csv").write_text("a, b\n1,2\n")
-    (tmp_path / "bare.csv").write_text("1,2\n")
-    named = open_rows(tmp_path / "named.csv")
-    assert named.feature_names == Prefetched(named).feature_names == ("a", "b")
-    assert open_rows(tmp_path / "bare.csv").feature_names is None
-
-
 @pytest.mark.parametrize("order", ["abc", "cba"])
 def test_shards_that_name_columns_after_one_that_does_not_agree(order, tmp_path):
     rows = np.arange(6.0).reshape(2, 3)
@@ -408,7 +400,7 @@ def test_shards_that_name_columns_after_one_that_does_not_agree(order, tmp_path)
 
 @pytest.mark.parametrize("name", ["label", "Target"])
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_a_column_that_may_hold_the_classes_is_told(name, suffix, tmp_path):
+def test_a_column_that_may_hold_the_classes_is_warned_of(name, suffix, tmp_path):
     table = pd.DataFrame({"a": [1.0, 2.0], name: [0.0, 1.0]})
     path = tmp_path / f"rows.{suffix}"
     table.to_csv(path, index=False) if suffix == "csv" else table.to_parquet(path)
