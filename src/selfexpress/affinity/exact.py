@@ -22,12 +22,14 @@ from selfexpress.affinity.sparse_rows import SparseRows
 from selfexpress.errors import ConvergenceWarning
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.rows.sources import ArraySource
-from selfexpress.solvers.ensc import dictionary_expression, elastic_net_expression
+from selfexpress.solvers.ensc import candidate_coefficients, elastic_net_expression
 from selfexpress.solvers.problem import ElasticNetConfig, Expression, Progress
 
 # Rows whose optimum over all rows is compared with that among the candidates.
-_N_JUDGED = 100
+_N_JUDGED = 50
 _LEAST_L1 = 1e-3
+# Violation at which the objective is judged: it is flat there.
+_ENOUGH = 5e-2
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ def exact_coefficients(
     config: ElasticNetConfig,
     candidates: Candidates,
     *,
+    judge: bool = True,
     progress: Progress | None = None,
 ) -> ExactCoefficients:
     """Express every row by the others.
@@ -102,6 +105,8 @@ def exact_coefficients(
         Of unit length.
     config : ElasticNetConfig
     candidates : Candidates
+    judge : bool
+        Whether to make a certificate.
     progress : callable, optional
     """
     start, stop = distributed.own_range(len(rows))
@@ -114,7 +119,8 @@ def exact_coefficients(
         rows, config, index=own, candidates=given, progress=progress
     )
     expression = _gathered(found, rows.device)
-    return ExactCoefficients(expression, _certificate(rows, expression, config))
+    certificate = _certificate(rows, expression, config) if judge else {}
+    return ExactCoefficients(expression, certificate)
 
 
 def express_new_rows(
@@ -126,10 +132,13 @@ def express_new_rows(
     l1 norm: what is far from a row stays out.
     """
     given = candidates.find(rows, references)
-    l1_ratio = max(config.l1_ratio, _LEAST_L1)
-    config = replace(config, is_local=True, l1_ratio=l1_ratio)
-    found = dictionary_expression(rows, references, config, candidates=given)
-    return SparseRows.from_csr(found.coefficients, rows.device)
+    config = replace(config, l1_ratio=max(config.l1_ratio, _LEAST_L1))
+    value = candidate_coefficients(rows, references, config, given)
+    column = given.clamp_min(0)
+    if config.n_nonzero is not None and config.n_nonzero < value.shape[1]:
+        kept = value.abs().topk(config.n_nonzero, dim=1).indices
+        column, value = column.gather(1, kept), value.gather(1, kept)
+    return SparseRows(column, value.float(), len(references))
 
 
 def _gathered(found: Expression, device: torch.device) -> Expression:
@@ -160,7 +169,7 @@ def _certificate(
         return {"violation": violation, "excess": 0.0, "n_judged": len(rows)}
     n_judged = min(_N_JUDGED, len(rows))
     index = torch.arange(n_judged, device=rows.device) * len(rows) // n_judged
-    config = replace(config, is_local=False, tol=max(config.tol, 1e-2), max_iter=20)
+    config = replace(config, is_local=False, tol=max(config.tol, _ENOUGH), max_iter=20)
     with warnings.catch_warnings():
         # The bound is the better for every round, and a bound all the same.
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -15,16 +15,11 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClusterMixin
 from torch import Tensor
 
-from selfexpress.affinity.graph import (
-    build_affinity,
-    expressed_alike,
-    joined_graphs,
-    share_within,
-)
+from selfexpress.affinity.graph import build_affinity
 from selfexpress.affinity.joining import join_components
-from selfexpress.affinity.similar import neighbor_graph
 from selfexpress.config import ClusterConfig
 from selfexpress.errors import ConfigError, DataError
+from selfexpress.estimators.graph_choice import GraphChoice
 from selfexpress.ops.seeds import draw_seed
 from selfexpress.rows.sources import (
     ArraySource,
@@ -35,13 +30,10 @@ from selfexpress.rows.sources import (
     row_dtype,
 )
 from selfexpress.rows.validation import validated
-from selfexpress.spectral import spectral_clusters
+from selfexpress.spectral import SpectralClusters, spectral_clusters
 
 # What scikit-learn notes of the columns before anything is computed.
 _COLUMNS = ("n_features_in_", "feature_names_in_")
-
-# Similar rows that each may be joined to.
-_N_SIMILAR = 10
 
 
 class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
@@ -135,15 +127,21 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
         seed: int,
         device: torch.device,
         joining_rows: Tensor | None = None,
-        similar_among: Tensor | None = None,
-    ) -> bool:
+        choice: GraphChoice | None = None,
+    ) -> None:
         """Turn coefficients into a graph, an embedding and labels.
 
-        A graph in too many pieces is joined by ``joining_rows``, if there are any.
-        Among ``similar_among``, rows of unit length, those most alike may join the
-        graph: :meth:`_similarity_if_it_fits`. Returns whether they did.
+        A graph in too many pieces is joined by ``joining_rows``, if there are any. With
+        a ``choice`` the graph is built already.
         """
         self.coefficients_ = coefficients
+        if choice is not None:
+            self.affinity_matrix_ = choice.affinity
+            if choice.clusters is not None:
+                self._take(choice.clusters)
+            else:
+                self._find_clusters(config, seed=seed, device=device)
+            return
         with self._timed("affinity"):
             self.affinity_matrix_ = build_affinity(
                 coefficients,
@@ -158,33 +156,6 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
                     n_clusters=least_clusters(config.n_clusters),
                 )
         self._find_clusters(config, seed=seed, device=device)
-        if similar_among is None:
-            return False
-        with self._timed("affinity"):
-            graph = self._similarity_if_it_fits(similar_among, device)
-        if graph is None:
-            return False
-        self.affinity_matrix_ = graph
-        self._find_clusters(config, seed=seed, device=device)
-        return True
-
-    def _similarity_if_it_fits(
-        self, rows: Tensor, device: torch.device
-    ) -> sparse.csr_array | None:
-        """Return a graph of similar rows if these hold the clusters found together.
-
-        Rows that are most alike tell the same story as the coefficients where more of
-        their links stay within the clusters than of the coefficients' own: so it is
-        for images and text, whose coefficients spread over many rows. Where fewer do,
-        as among subspaces that cross, or faces under one light, they would mislead.
-        """
-        similar = neighbor_graph(rows, n_neighbors=_N_SIMILAR)
-        by_degree = joined_graphs((1.0, similar))
-        within = share_within(by_degree, self.labels_)
-        if within <= share_within(self.affinity_matrix_, self.labels_):
-            return None
-        alike = expressed_alike(self.coefficients_, device=device)
-        return joined_graphs((1.0, alike), (1.0, similar))
 
     def _find_clusters(
         self, config: ClusterConfig, *, seed: int, device: torch.device
@@ -198,6 +169,9 @@ class SelfExpressiveClusterer(ClusterMixin, BaseEstimator):
                 seed=seed,
                 device=device,
             )
+        self._take(clusters)
+
+    def _take(self, clusters: SpectralClusters) -> None:
         self.embedding_ = clusters.embedding
         self.eigenvalues_ = clusters.eigenvalues
         self.labels_ = clusters.labels

@@ -12,7 +12,7 @@ from torch import Tensor
 from selfexpress.config import require_choice, require_count
 from selfexpress.errors import ConfigError
 from selfexpress.estimators.inductive import Expressed, InductiveClusterer, Plan
-from selfexpress.estimators.settings import chosen_candidates
+from selfexpress.estimators.settings import chosen_candidates, require_references
 from selfexpress.estimators.solver import progress_bar, require_solved
 from selfexpress.rows.sources import ArraySource, RowSource
 from selfexpress.solvers.problem import ElasticNetConfig
@@ -86,8 +86,9 @@ class EnSC(InductiveClusterer):
     block_size : int or None
         Rows compared with a batch at a time; None for what suits the device. Memory
         grows with the product of the two, not with the square of the data.
-    n_references : int
-        Rows of the graph, where it is built of a sample.
+    n_references : int or "auto"
+        Rows of the graph, where it is built of a sample. "auto" is 20,000 on a GPU and
+        10,000 on a CPU.
     n_cluster_samples : int, "auto" or None
         Rows drawn at random to build the graph of; all others are assigned by them.
         None for all rows, which "auto" takes of up to 20,000.
@@ -169,7 +170,7 @@ class EnSC(InductiveClusterer):
         n_init: int = 20,
         batch_size: int | None = None,
         block_size: int | None = None,
-        n_references: int = 10_000,
+        n_references: int | str = "auto",
         n_cluster_samples: int | str | None = "auto",
         center: bool | str = "auto",
         precision: str = "auto",
@@ -202,7 +203,7 @@ class EnSC(InductiveClusterer):
     def _plan(self, source: RowSource, device: torch.device) -> Plan:
         config = self._problem(30.0 if is_auto(self.gamma) else self.gamma)
         require_choice("precision", self.precision, PRECISIONS)
-        require_count("n_references", self.n_references, advice="Use 10_000.")
+        require_references(self.n_references)
         if self.n_candidates is not None and not is_auto(self.n_candidates):
             advice = "Use 'auto', or None for all rows."
             require_count("n_candidates", self.n_candidates, advice=advice)

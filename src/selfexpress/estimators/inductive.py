@@ -26,6 +26,7 @@ from selfexpress.affinity.assignment import Assignment, References
 from selfexpress.affinity.exact import Candidates, exact_coefficients
 from selfexpress.config import ClusterConfig
 from selfexpress.estimators.base import SelfExpressiveClusterer
+from selfexpress.estimators.graph_choice import choose_graph
 from selfexpress.estimators.html_summary import ShownInNotebooks
 from selfexpress.estimators.model_file import SavedModel, read_model, write_model
 from selfexpress.estimators.settings import chosen_center, graph_rows
@@ -128,13 +129,24 @@ class InductiveClusterer(ShownInNotebooks, SelfExpressiveClusterer, ABC):
         self.timings_, self.settings_ = {}, plan.settings
         self.center_ = None if plan.center is None else plan.center.cpu().numpy()
         expressed = self._expressed(plan)
-        may_join = is_auto(self.affinity) and plan.cluster.affinity == "combined"
-        self.settings_["similar_rows"] = self._cluster(
+        choice = None
+        may_choose = is_auto(self.affinity) and plan.cluster.affinity == "combined"
+        if may_choose and expressed.rows is not None:
+            with self._timed("graph"):
+                choice = choose_graph(
+                    expressed.coefficients,
+                    expressed.rows,
+                    problem=self._elastic_net(),
+                    config=plan.cluster,
+                    seed=plan.seed,
+                )
+            self.settings_["similar_rows"] = choice.has_similar_rows
+        self._cluster(
             expressed.coefficients,
             plan.cluster,
             seed=plan.seed,
             device=plan.device,
-            similar_among=expressed.rows if may_join else None,
+            choice=choice,
         )
         self._share_labels()
         self.settings_["n_clusters"] = self.n_clusters_
@@ -274,7 +286,7 @@ class InductiveClusterer(ShownInNotebooks, SelfExpressiveClusterer, ABC):
         """Return seed, rows, sample and centre of a plan."""
         # Many processes must draw the same rows.
         seed = int(distributed.from_main(torch.tensor(self._seed())))
-        index = graph_rows(self, len(source), seed=seed)
+        index = graph_rows(self, len(source), seed=seed, device=device)
         center = chosen_center(self, source, index)
         return {
             "whole": _unit(source, center, dtype),

@@ -19,6 +19,7 @@ from selfexpress.estimators.fitting import trained_network
 from selfexpress.estimators.inductive import Expressed, InductiveClusterer, Plan
 from selfexpress.estimators.settings import (
     chosen_candidates,
+    chosen_references,
     chosen_settings,
     train_settings,
 )
@@ -130,9 +131,10 @@ class SENet(InductiveClusterer):
         which prefers clusters of like size.
     n_init : int
         Restarts of k-means; a fifth of them for the pieces of "auto".
-    n_references : int
+    n_references : int or "auto"
         Rows of the graph, where it is built of a sample; most fitted rows that a
-        network keeps to assign new ones.
+        network keeps to assign new ones. "auto" is 20,000 where coefficients are
+        solved for on a GPU, else 10,000.
     n_cluster_samples : int, "auto" or None
         Rows drawn at random to build the graph of; all others are assigned by them, as
         new rows are, so that time grows linearly with the rows. None for all rows.
@@ -236,7 +238,7 @@ class SENet(InductiveClusterer):
         n_neighbors: int = 10,
         n_eigenvectors: int | str | None = "auto",
         n_init: int = 20,
-        n_references: int = 10_000,
+        n_references: int | str = "auto",
         n_cluster_samples: int | str | None = "auto",
         search: str = "all_pairs",
         center: bool | str = "auto",
@@ -340,7 +342,11 @@ class SENet(InductiveClusterer):
             expressed.keys,
             labels=self.labels_,
             n_clusters=self.n_clusters_,
-            n_references=len(plan.index) if plan.is_sample else self.n_references,
+            n_references=(
+                len(plan.index)
+                if plan.is_sample
+                else chosen_references(self, plan.device)
+            ),
             seed=plan.seed,
         )
 

@@ -115,7 +115,7 @@ def train_settings(model: Any, chosen: dict[str, Any]) -> TrainConfig:
     ``gamma="auto"`` is decided when the training rows are known; until then it is the
     default of :class:`~selfexpress.config.TrainConfig`.
     """
-    require_count("n_references", model.n_references, advice="Use 10_000.")
+    require_references(model.n_references)
     if not is_auto(model.n_nonzero):
         require_count("n_nonzero", model.n_nonzero, advice="Use for example 30.")
     if chosen["n_train_samples"] is not None:
@@ -138,18 +138,33 @@ def train_settings(model: Any, chosen: dict[str, Any]) -> TrainConfig:
     return TrainConfig(**settings)
 
 
-def graph_rows(model: Any, n_samples: int, *, seed: int) -> Tensor:
+def require_references(n_references: object) -> None:
+    """Refuse what is neither "auto" nor a number of rows."""
+    if not is_auto(n_references):
+        require_count("n_references", n_references, advice="Use 10_000.")
+
+
+def graph_rows(
+    model: Any, n_samples: int, *, seed: int, device: torch.device
+) -> Tensor:
     """Return the positions of the rows to build the graph of."""
     n_rows = streaming.n_clustered(
         model.n_cluster_samples,
         n_samples,
         n_clusters=least_clusters(model.n_clusters),
-        n_references=model.n_references,
+        n_references=chosen_references(model, device),
         n_nonzero=model.n_nonzero if isinstance(model.n_nonzero, int) else _N_SIMILAR,
         most=MOST_IN_GRAPH if is_exact(model) else None,
     )
     # Not the seed of the training sample: the graph should see other rows, too.
     return streaming.draw(n_samples, n_rows, seed=seed + 1)
+
+
+def chosen_references(model: Any, device: torch.device) -> int:
+    """Return the rows of a graph of a sample: twice as many on a GPU, if "auto"."""
+    if not is_auto(model.n_references):
+        return int(model.n_references)
+    return 20_000 if is_exact(model) and device.type == "cuda" else 10_000
 
 
 def chosen_candidates(

@@ -110,6 +110,43 @@ def solve_rows(
     raise AssertionError("max_iter is at least 1")
 
 
+def solve_candidates(
+    targets: Tensor, dictionary: Tensor, config: ElasticNetConfig, candidates: Tensor
+) -> Tensor:
+    """Return the coefficients of targets on their candidates, and nothing else, (B, A).
+
+    Parameters
+    ----------
+    targets : Tensor of shape (B, D)
+    dictionary : Tensor of shape (N, D)
+    config : ElasticNetConfig
+    candidates : Tensor of shape (B, A), int64
+        Of the dictionary; -1 anywhere stands for none.
+    """
+    nobody = torch.full((len(targets),), -1, device=targets.device)
+    rows = _first_rows(targets, nobody, dictionary, config, candidates)
+    order = (candidates < 0).to(torch.uint8).argsort(dim=1, stable=True)
+    n_bytes = candidates.shape[1] * dictionary.shape[1] * dictionary.element_size()
+    n_rows = max(1, GATHER_BYTES[dictionary.device.type] // n_bytes)
+    found = []
+    for first in range(0, len(targets), n_rows):
+        part = rows.take(torch.arange(first, min(first + n_rows, len(targets))))
+        atoms = dictionary[part.members.clamp_min(0)]  # (B, A, D)
+        found.append(
+            solve_small_problems(
+                atoms @ atoms.mT,
+                (atoms @ part.targets[:, :, None])[..., 0],
+                part.coefficients,
+                sizes=(part.members >= 0).sum(dim=1),
+                alpha=part.alpha,
+                beta=part.beta,
+                tol=part.inner_tol,
+            )
+        )
+    solved = torch.cat(found)
+    return torch.zeros_like(solved).scatter_(1, order, solved)
+
+
 def _first_rows(
     targets: Tensor,
     own: Tensor,

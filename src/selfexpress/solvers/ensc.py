@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from selfexpress.ops.precision import float32_products
-from selfexpress.solvers.active_set import WorkingRows, solve_rows
+from selfexpress.solvers.active_set import WorkingRows, solve_candidates, solve_rows
 from selfexpress.solvers.batches import solve_in_batches
 from selfexpress.solvers.certificate import PROOF, Certificate
 from selfexpress.solvers.collected_rows import CollectedRows
@@ -66,20 +66,42 @@ def elastic_net_expression(
     return _express(_Task(rows, index, rows, index, candidates), config, progress)
 
 
+def candidate_coefficients(
+    rows: Tensor, dictionary: Tensor, config: ElasticNetConfig, candidates: Tensor
+) -> Tensor:
+    """Return the coefficients of rows on candidates of a dictionary, (M, A).
+
+    They minimise the objective among the candidates; there is no certificate.
+    """
+    found = rows.new_zeros(candidates.shape)
+
+    def solve(batch: slice) -> None:
+        found[batch] = solve_candidates(
+            rows[batch], dictionary, config, candidates[batch]
+        )
+
+    with float32_products("highest"):
+        solve_in_batches(
+            solve,
+            len(rows),
+            batch_size=config.batch_size,
+            device=rows.device,
+            progress=None,
+        )
+    return found
+
+
 def dictionary_expression(
     rows: Tensor,
     dictionary: Tensor,
     config: ElasticNetConfig,
     *,
-    candidates: Tensor | None = None,
     progress: Progress | None = None,
 ) -> Expression:
     """Express rows by a dictionary, leaving out none of it; ``l1_ratio`` above 0."""
     index = torch.arange(len(rows), device=rows.device)
     nobody = torch.full_like(index, -1)
-    return _express(
-        _Task(rows, index, dictionary, nobody, candidates), config, progress
-    )
+    return _express(_Task(rows, index, dictionary, nobody), config, progress)
 
 
 @dataclass(frozen=True)
