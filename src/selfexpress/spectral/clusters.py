@@ -6,7 +6,8 @@ Shapes: N samples, E eigenvectors.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,6 +18,7 @@ from scipy import sparse
 
 from selfexpress.errors import DegenerateWarning
 from selfexpress.ops.sparse import component_of_nodes
+from selfexpress.solvers.compiled import in_threads, one_thread
 from selfexpress.spectral.counting import N_EIGENVECTORS, count_clusters
 from selfexpress.spectral.eigenvectors import (
     SMALLEST_EIGENVALUE,
@@ -24,7 +26,7 @@ from selfexpress.spectral.eigenvectors import (
     unit_rows,
 )
 from selfexpress.spectral.information import Walk, merge_pieces
-from selfexpress.spectral.k_means import k_means_labels
+from selfexpress.spectral.k_means import k_means_labels, nested_k_means
 
 # "auto" finds pieces in an embedding of so many dimensions for each cluster, ...
 _DIMENSIONS_A_CLUSTER = 2
@@ -40,6 +42,8 @@ _FEWEST_MERGED = 4
 _HOLDS_GROUPS = 0.5
 # Merging takes time that grows with the cube of the pieces.
 _MOST_PIECES = 400
+# So many nodes take one thread as long as several that wait for one another.
+_MOST_NODES_IN_ONE_THREAD = 20_000
 # Restarts of k-means that do for pieces, as a share of those asked for.
 _RESTARTS_FOR_PIECES = 0.2
 
@@ -107,6 +111,33 @@ def spectral_clusters(
         If the graph has more connected components than ``n_clusters``, if clusters
         stay empty, or if "auto" finds no number that stands out.
     """
+    is_auto = n_eigenvectors == "auto"
+    is_small = affinity.shape[0] <= _MOST_NODES_IN_ONE_THREAD
+    with one_thread() if is_auto or is_small else nullcontext(1) as n_threads:
+        return _found_clusters(
+            affinity,
+            n_clusters,
+            None if is_auto else int(n_eigenvectors or 0),
+            n_init=n_init,
+            seed=seed,
+            device=device,
+            n_threads=n_threads,
+        )
+
+
+def _found_clusters(
+    affinity: sparse.csr_array,
+    n_clusters: int | str,
+    dimension: int | None,
+    *,
+    n_init: int,
+    seed: int,
+    device: torch.device | str,
+    n_threads: int,
+) -> SpectralClusters:
+    """Return clusters; found in the dimension given, in n_clusters if 0."""
+    n_nodes = affinity.shape[0]
+    is_auto = dimension is None
     component = component_of_nodes(affinity)
     find_eigenvectors = partial(
         laplacian_eigenvectors,
@@ -114,11 +145,14 @@ def spectral_clusters(
         seed=seed,
         component=component,
         device=device,
+        n_threads=n_threads if is_auto else None,
     )
     known = None
     if isinstance(n_clusters, str):
-        known = find_eigenvectors(min(N_EIGENVECTORS, affinity.shape[0]))
-        n_clusters = count_clusters(affinity, *known, seed=seed, device=device)
+        known = find_eigenvectors(min(N_EIGENVECTORS, n_nodes))
+        n_clusters = count_clusters(
+            affinity, *known, seed=seed, device=device, n_threads=n_threads
+        )
     n_components = 1 + int(component.max())
     if n_components > n_clusters:
         warnings.warn(
@@ -126,32 +160,45 @@ def spectral_clusters(
             f"components, but has {n_components}, so that some clusters are joined "
             "arbitrarily; raise n_nonzero or n_neighbors, or lower l1_ratio.",
             DegenerateWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
-    n_nodes = affinity.shape[0]
-    is_auto = n_eigenvectors == "auto"
-    wanted = _DIMENSIONS_A_CLUSTER * n_clusters if is_auto else n_eigenvectors
-    dimension = min(int(wanted or n_clusters), n_nodes)
+    if dimension is None:
+        dimension = _DIMENSIONS_A_CLUSTER * n_clusters
+    dimension = min(dimension or n_clusters, n_nodes)
     if known is None or len(known[0]) < dimension:
         known = find_eigenvectors(dimension)
     eigenvalues, vectors = known[0][:dimension], known[1][:, :dimension]
     is_whole = n_components <= n_clusters
-    if is_auto and _are_plain(eigenvalues, n_clusters, is_whole=is_whole):
+    is_plain = _are_plain(eigenvalues, n_clusters, is_whole=is_whole)
+    if is_auto and is_plain:
         eigenvalues, vectors = eigenvalues[:n_clusters], vectors[:, :n_clusters]
-        is_auto = False
     embedding = unit_rows(vectors)
-    if is_auto:
-        n_init = max(1, round(_RESTARTS_FOR_PIECES * n_init))
-        walk = Walk(affinity, device=device)
-        find_pieces = partial(
-            k_means_labels, embedding, n_init=n_init, seed=seed, device=device
-        )
-        most = max(n_clusters, min(_MOST_PIECES, n_nodes // 2))
-        labels = _merged_pieces(walk, find_pieces, n_clusters, most_pieces=most)
-    else:
+    if not is_auto:
         labels = k_means_labels(
             embedding, n_clusters, n_init=n_init, seed=seed, device=device
         )
+    elif is_plain:
+        labels = nested_k_means(
+            embedding,
+            [n_clusters],
+            n_init=n_init,
+            seed=seed,
+            device=device,
+            n_threads=n_threads,
+        )[0]
+    else:
+        most = max(n_clusters, min(_MOST_PIECES, n_nodes // 2))
+        numbers = sorted({min(m * n_clusters, most) for m in _PIECES_A_CLUSTER})
+        pieces = nested_k_means(
+            embedding,
+            numbers,
+            n_init=max(1, round(_RESTARTS_FOR_PIECES * n_init)),
+            seed=seed,
+            device=device,
+            n_threads=n_threads,
+        )
+        walk = Walk(affinity, device=device)
+        labels = _merged_pieces(walk, pieces, n_clusters, n_threads=n_threads)
     _warn_of_empty_clusters(labels, n_clusters)
     return SpectralClusters(labels, embedding, eigenvalues, n_components, n_clusters)
 
@@ -178,20 +225,15 @@ def _has_clear_gap(eigenvalues: NDArray[np.float64], n_clusters: int) -> bool:
 
 
 def _merged_pieces(
-    walk: Walk,
-    find_pieces: Callable[[int], NDArray[np.int64]],
-    n_clusters: int,
-    *,
-    most_pieces: int,
+    walk: Walk, found: Sequence[NDArray[np.int64]], n_clusters: int, *, n_threads: int
 ) -> NDArray[np.int64]:
-    """Return the clusters of most information, merged of more and of fewer pieces."""
-    numbers = {min(m * n_clusters, most_pieces) for m in _PIECES_A_CLUSTER}
-    found = []
-    for n_pieces in sorted(numbers):
-        pieces = find_pieces(n_pieces)
-        owner = merge_pieces(walk.joint(pieces, n_pieces), n_clusters)
-        found.append(walk.refine(owner[pieces], n_clusters))
-    labels, _ = max(found, key=lambda result: result[1])
+    """Return the clusters of most information, merged of more or of fewer pieces."""
+
+    def merged(pieces: NDArray[np.int64]) -> tuple[NDArray[np.int64], float]:
+        owner = merge_pieces(walk.joint(pieces, 1 + int(pieces.max())), n_clusters)
+        return walk.refine(owner[pieces], n_clusters)
+
+    labels, _ = max(in_threads(merged, found, n_threads), key=lambda result: result[1])
     return labels
 
 
@@ -203,5 +245,5 @@ def _warn_of_empty_clusters(labels: NDArray[np.int64], n_clusters: int) -> None:
             f"only {n_found} places to be in, so that the others stay empty; lower "
             "n_clusters, or raise n_nonzero or n_neighbors.",
             DegenerateWarning,
-            stacklevel=4,
+            stacklevel=5,
         )

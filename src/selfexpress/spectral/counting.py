@@ -31,9 +31,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from selfexpress.errors import DegenerateWarning
+from selfexpress.solvers.compiled import in_threads
 from selfexpress.spectral.eigenvectors import SMALLEST_EIGENVALUE, unit_rows
 from selfexpress.spectral.information import Walk, information_path
-from selfexpress.spectral.k_means import k_means_labels
+from selfexpress.spectral.k_means import nested_k_means
 
 MOST_CLUSTERS = 100
 # Pieces for each cluster that is considered, as a bend is seen from twice as many.
@@ -79,6 +80,7 @@ def count_clusters(
     *,
     seed: int,
     device: torch.device | str = "cpu",
+    n_threads: int = 1,
 ) -> int:
     """Return the number of clusters of a graph, from 2 to 100.
 
@@ -94,6 +96,7 @@ def count_clusters(
     vectors : ndarray of shape (N, E)
     seed : int
     device : torch.device or str
+    n_threads : int
 
     Warns
     -----
@@ -107,9 +110,9 @@ def count_clusters(
     n_groups = gap_count(eigenvalues[: n_nodes // 2 + 1])
     if n_groups is not None:
         embedding = unit_rows(vectors[:, :n_groups])
-        groups = k_means_labels(
-            embedding, n_groups, n_init=_RESTARTS, seed=seed, device=device
-        )
+        groups = nested_k_means(
+            embedding, [n_groups], n_init=_RESTARTS, seed=seed, device=device
+        )[0]
         smallest = np.bincount(groups, minlength=n_groups).min()
         if smallest >= _SMALLEST_PART * n_nodes / n_groups:
             return n_groups
@@ -118,12 +121,14 @@ def count_clusters(
     if n_pieces >= 2 * _PIECES_A_CLUSTER:
         embedding = unit_rows(vectors[:, : n_pieces // _PIECES_A_CLUSTER])
         walk = Walk(affinity, device=device)
-        paths = []
-        for number in range(_SETS_OF_PIECES):
-            pieces = k_means_labels(
-                embedding, n_pieces, n_init=1, seed=seed + number, device=device
-            )
-            paths.append(information_path(walk.joint(pieces, n_pieces)))
+
+        def path(own_seed: int) -> NDArray[np.float64]:
+            pieces = nested_k_means(
+                embedding, [n_pieces], n_init=1, seed=own_seed, device=device
+            )[0]
+            return information_path(walk.joint(pieces, n_pieces))
+
+        paths = in_threads(path, range(seed, seed + _SETS_OF_PIECES), n_threads)
         bend = sharpest_bend(np.max(paths, axis=0))
     if bend.ratio <= 1:
         _warn_of_guess(bend.n_clusters)
@@ -171,5 +176,5 @@ def _warn_of_guess(n_clusters: int) -> None:
         f"n_clusters='auto', but none does, so that {n_clusters} is a guess; give "
         "n_clusters, or try other features.",
         DegenerateWarning,
-        stacklevel=5,
+        stacklevel=6,
     )

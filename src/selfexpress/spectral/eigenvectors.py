@@ -13,6 +13,7 @@ from scipy.sparse.linalg import eigsh
 
 from selfexpress.ops.sparse import component_of_nodes, normalized_adjacency
 from selfexpress.spectral.block_lanczos import block_lanczos
+from selfexpress.spectral.filtered import filtered_eigenvectors
 
 # Below this an eigenvalue is 0 but for rounding.
 SMALLEST_EIGENVALUE = 1e-6
@@ -32,6 +33,7 @@ def laplacian_eigenvectors(
     seed: int,
     component: NDArray[np.int32] | None = None,
     device: torch.device | str = "cpu",
+    n_threads: int | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the smallest eigenvalues of the normalised Laplacian and their vectors.
 
@@ -40,7 +42,8 @@ def laplacian_eigenvectors(
 
     Connected components are solved one by one. Together they would have eigenvalue 0
     as often as there are components, and an iterative solver misses copies. They are
-    looked for if ``component``, that of each node, is not given.
+    looked for if ``component``, that of each node, is not given. Given ``n_threads``,
+    vectors are as good as k-means needs, found by ``spectral.filtered``.
     """
     adjacency = normalized_adjacency(affinity)
     if component is None:
@@ -57,7 +60,11 @@ def laplacian_eigenvectors(
         is_all = len(members) == len(component)
         part = adjacency if is_all else adjacency[members][:, members]
         values, vectors = _leading_eigenvectors(
-            part, min(n_each, len(members)), seed=seed, device=torch.device(device)
+            part,
+            min(n_each, len(members)),
+            seed=seed,
+            device=torch.device(device),
+            n_threads=n_threads,
         )
         padded = np.zeros((affinity.shape[0], len(values)))
         padded[members] = vectors
@@ -76,7 +83,12 @@ def unit_rows(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _leading_eigenvectors(
-    matrix: sparse.csr_array, n_wanted: int, *, seed: int, device: torch.device
+    matrix: sparse.csr_array,
+    n_wanted: int,
+    *,
+    seed: int,
+    device: torch.device,
+    n_threads: int | None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the largest eigenvalues of a symmetric matrix and their vectors."""
     n_nodes = matrix.shape[0]
@@ -87,6 +99,10 @@ def _leading_eigenvectors(
         return block_lanczos(
             matrix, n_wanted, seed=seed, tolerance=_EIGENVALUE_TOLERANCE, device=device
         )
+    if n_threads:
+        found = filtered_eigenvectors(matrix, n_wanted, seed=seed, n_threads=n_threads)
+        if found is not None:
+            return found
     values, vectors = eigsh(
         matrix,
         k=n_wanted,

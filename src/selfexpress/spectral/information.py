@@ -23,7 +23,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.special import xlogy
 from torch import Tensor
 from torch.nn import functional
 
@@ -36,6 +35,8 @@ _MAX_ROUNDS = 20
 _SMALLEST_GAIN = 1e-6
 # Stands for a step that never occurs; small against any that does.
 _NEVER = 1e-12
+# Has a logarithm, unlike 0.
+_TINIEST = 1e-300
 
 
 class Walk:
@@ -146,13 +147,14 @@ def information_path(joint: NDArray[np.float64]) -> NDArray[np.float64]:
     ndarray of shape (K,)
         The most that any look ahead keeps; the first is 0.
     """
-    paths = [
-        [
-            information(_between(joint, owner, len(joint) - n_merges))
-            for n_merges, owner in enumerate(_merge_steps(_ahead(joint, n_steps)))
-        ]
-        for n_steps in _STEPS
-    ]
+    paths = []
+    for n_steps in _STEPS:
+        left = joint.copy()
+        path = [information(left)]
+        for kept, gone in _pairs(_ahead(joint, n_steps)):
+            left = _join(left, kept, gone)
+            path.append(information(left))
+        paths.append(path)
     best: NDArray[np.float64] = np.max(paths, axis=0)[::-1]
     best[0] = 0
     return best
@@ -167,55 +169,75 @@ def _ahead(joint: NDArray[np.float64], n_steps: int) -> NDArray[np.float64]:
     return symmetric
 
 
-def _merge_steps(joint: NDArray[np.float64]) -> Iterator[NDArray[np.int64]]:
-    """Yield the cluster of each piece, (K,), after every merge of a pair.
+def _pairs(joint: NDArray[np.float64]) -> Iterator[tuple[int, int]]:
+    """Yield which two are merged next, until one is left, as :func:`_join` does it.
 
-    Every piece is a cluster at first; at last there is one. Each merge is the one
-    that loses the least information.
+    Each merge is the one that loses the least information. With
+    ``g(x, y) = f(x) + f(y) - f(x + y)``, ``f(x) = x log x``, that of i and j loses ::
+
+        2 sum over v not i, j of g(J[i, v], J[j, v])
+        + f(J[i, i]) + f(J[j, j]) + 2 f(J[i, j]) - f(J[i, i] + J[j, j] + 2 J[i, j])
+        - 2 g(share[i], share[j])
+
+    and g is 0 where x or y is. So a merge of a and b changes the loss of other pairs
+    by their links to a and b alone, and only if both have some.
     """
-    owner = np.arange(len(joint))
-    yield owner
-    sums = np.stack([_entropy_terms(row + joint).sum(axis=1) for row in joint])
+    joint = joint.copy()
+    loss = np.stack([_losses(joint, row) for row in range(len(joint))])
     while len(joint) > 1:
-        loss = _losses(joint, sums)
-        kept, gone = sorted(np.unravel_index(loss.argmin(), loss.shape))
-        number = np.arange(len(joint))
-        number[gone] = kept
-        number[gone + 1 :] -= 1
-        owner = number[owner]
-        # Only what has to do with the two changes.
-        for column in joint[[kept, gone]]:
-            sums -= _entropy_terms(column[:, None] + column)
-        sums = np.delete(np.delete(sums, gone, axis=0), gone, axis=1)
-        joint = _between(joint, number, len(sums))
-        sums += _entropy_terms(joint[kept][:, None] + joint[kept])
-        sums[kept] = sums[:, kept] = _entropy_terms(joint[kept] + joint).sum(axis=1)
-        yield owner
+        kept, gone = sorted(map(int, np.unravel_index(loss.argmin(), loss.shape)))
+        yield kept, gone
+        linked = np.flatnonzero((joint[kept] > 0) | (joint[gone] > 0))
+        one, other = joint[kept, linked], joint[gone, linked]
+        change = _shared(one + other) - _shared(one) - _shared(other)
+        loss[np.ix_(linked, linked)] += 2 * change
+        joint, loss = _join(joint, kept, gone), _join(loss, kept, gone)
+        loss[kept] = loss[:, kept] = _losses(joint, kept)
+        np.fill_diagonal(loss, np.inf)
+
+
+def _shared(links: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return g of every two links, (K, K)."""
+    terms = _entropy_terms(links)
+    return terms[:, None] + terms - _entropy_terms(links[:, None] + links)
+
+
+def _join(matrix: NDArray[np.float64], kept: int, gone: int) -> NDArray[np.float64]:
+    """Add one cluster to another in place; the last one takes its number."""
+    matrix[kept] += matrix[gone]
+    matrix[:, kept] += matrix[:, gone]
+    matrix[gone] = matrix[-1]
+    matrix[:, gone] = matrix[:, -1]
+    return matrix[:-1, :-1]
 
 
 def _merged(joint: NDArray[np.float64], n_clusters: int) -> NDArray[np.int64]:
     """Merge pairs until few enough clusters are left."""
-    n_merges = max(0, len(joint) - n_clusters)
-    return next(islice(_merge_steps(joint), n_merges, None))
+    owner = np.arange(len(joint))
+    for kept, gone in islice(_pairs(joint), max(0, len(joint) - n_clusters)):
+        last = owner.max()
+        owner[owner == gone] = kept
+        owner[owner == last] = gone
+    return owner
 
 
-def _losses(
-    joint: NDArray[np.float64], sums: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return the information lost by merging each pair, (K, K); infinite for none.
+def _losses(joint: NDArray[np.float64], row: int) -> NDArray[np.float64]:
+    """Return the information lost by merging one cluster with each, (K,).
 
-    ``sums`` has the entropy terms of the sum of every two rows, added up, (K, K).
+    Infinite for itself.
     """
-    terms, single = _entropy_terms(joint), _entropy_terms(joint.sum(axis=1))
-    rows, own = terms.sum(axis=1), np.diag(joint)
-    corner = _entropy_terms(own[:, None] + joint) - np.diag(terms)[:, None] - terms
-    outside = sums - rows[:, None] - rows - corner - corner.T
-    inside = _entropy_terms(own[:, None] + own + 2 * joint)
-    inside -= np.diag(terms)[:, None] + np.diag(terms) + 2 * terms
-    share = joint.sum(axis=1)
-    shares = _entropy_terms(share[:, None] + share) - single[:, None] - single
-    loss: NDArray[np.float64] = 2 * shares - 2 * outside - inside
-    np.fill_diagonal(loss, np.inf)
+    linked = np.flatnonzero(joint[row])
+    links, own, share = joint[row], np.diag(joint), joint.sum(axis=1)
+    others = joint[:, linked]  # (K, linked)
+    f = _entropy_terms
+    outside = (f(links[linked]) + f(others) - f(links[linked] + others)).sum(axis=1)
+    # The columns of the two themselves.
+    outside -= f(links[row]) + f(links) - f(links[row] + links)
+    outside -= f(links) + f(own) - f(links + own)
+    inside = f(own[row]) + f(own) + 2 * f(links) - f(own[row] + own + 2 * links)
+    shares = f(share[row]) + f(share) - f(share[row] + share)
+    loss: NDArray[np.float64] = 2 * outside + inside - 2 * shares
+    loss[row] = np.inf
     return loss
 
 
@@ -225,49 +247,55 @@ def _improved(
     """Let each piece in turn go where information grows most, until none does."""
     owner = owner.copy()
     between = _between(joint, owner, n_clusters)
-    best = information(between)
-    is_moving = True
-    while is_moving:
-        is_moving = False
-        for piece in range(len(owner)):
-            if (owner == owner[piece]).sum() == 1:
-                continue
-            found = _after_moves(joint, between, owner, piece)
-            if found.max() > best + _least_gain(best):
-                owner[piece], best = found.argmax(), found.max()
+    least_gain = _least_gain(information(between))
+    sizes = np.bincount(owner, minlength=n_clusters)
+    n_still = piece = 0
+    while n_still < len(owner):
+        home = owner[piece]
+        n_still += 1
+        if sizes[home] > 1:
+            gains = _gains(joint, between, owner, piece)
+            chosen = gains.argmax()
+            if gains[chosen] > least_gain:
+                owner[piece], n_still = chosen, 0
+                sizes[home] -= 1
+                sizes[chosen] += 1
                 between = _between(joint, owner, n_clusters)
-                is_moving = True
+        piece = (piece + 1) % len(owner)
     return owner
 
 
-def _after_moves(
+def _gains(
     joint: NDArray[np.float64],
     between: NDArray[np.float64],
     owner: NDArray[np.int64],
     piece: int,
 ) -> NDArray[np.float64]:
-    """Return the information with a piece in each of the clusters, (k,).
+    """Return the information gained by moving a piece to each of the clusters, (k,).
 
     ``between`` is the joint distribution of the clusters as they are, (k, k).
     """
-    home = owner[piece]
+    f = _entropy_terms
+    home, own, size = owner[piece], joint[piece, piece], joint[piece].sum()
     links = np.bincount(owner, joint[piece], len(between))
-    links[home] -= joint[piece, piece]
-    rest = between.copy()  # without the piece
-    rest[home] -= links
-    rest[:, home] -= links
-    rest[home, home] -= joint[piece, piece]
-    rest = np.maximum(rest, 0)
-    own, size = joint[piece, piece], joint[piece].sum()
-    share = rest.sum(axis=1) + links
-    with_piece = _entropy_terms(rest + links) - _entropy_terms(rest)
-    corner = _entropy_terms(np.diag(rest) + 2 * links + own)
-    corner -= _entropy_terms(np.diag(rest))
-    gain = 2 * (with_piece.sum(axis=1) - np.diag(with_piece)) + corner
-    gain -= 2 * (_entropy_terms(share + size) - _entropy_terms(share))
-    before = _entropy_terms(rest).sum() - 2 * _entropy_terms(share).sum()
-    result: NDArray[np.float64] = before + gain
-    return result
+    links[home] -= own
+    share = between.sum(axis=1)
+    share[home] -= size
+    inside = np.diag(between).copy()
+    inside[home] -= 2 * links[home] + own
+    linked = np.flatnonzero(links > 0)
+    rest = between[:, linked]  # without the piece, (k, linked)
+    rest[home] -= links[linked]
+    rest[:, linked == home] -= links[:, None]
+    rest[home, linked == home] = inside[home]
+    rest, inside, share = (np.maximum(part, 0) for part in (rest, inside, share))
+    gains = 2 * (f(rest + links[linked]) - f(rest)).sum(axis=1)
+    # A cluster's links to itself count once.
+    gains -= 2 * (f(inside + links) - f(inside))
+    gains += f(inside + 2 * links + own) - f(inside)
+    gains -= 2 * (f(share + size) - f(share))
+    gained: NDArray[np.float64] = gains - gains[home]
+    return gained
 
 
 def _least_gain(best: float) -> float:
@@ -285,5 +313,5 @@ def _between(
 
 
 def _entropy_terms(shares: NDArray[np.float64]) -> NDArray[np.float64]:
-    terms: NDArray[np.float64] = xlogy(shares, shares)
+    terms: NDArray[np.float64] = shares * np.log(np.maximum(shares, _TINIEST))
     return terms

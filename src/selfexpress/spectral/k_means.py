@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -15,6 +16,8 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
+from selfexpress.solvers.compiled import in_threads
+
 _MAX_ITERATIONS = 300
 # Sum of squared moves of the centres, relative to the variance of the points.
 _TOLERANCE = 1e-4
@@ -22,6 +25,8 @@ _TOLERANCE = 1e-4
 _CHECK_EVERY = 5
 # Distances at a time: 2^28 float32 numbers are 1 GiB.
 _BATCH_ENTRIES = 2**28
+# On a CPU, as many as its cache holds.
+_BLOCK_ENTRIES = 2**18
 
 
 def k_means_labels(
@@ -42,6 +47,42 @@ def k_means_labels(
         return labels
     points = torch.from_numpy(embedding).to(device, torch.float32)
     return k_means(points, n_clusters, n_init=n_init, seed=seed).cpu().numpy()
+
+
+def nested_k_means(
+    embedding: NDArray[np.float64],
+    numbers: Sequence[int],
+    *,
+    n_init: int,
+    seed: int,
+    device: torch.device | str,
+    n_threads: int = 1,
+) -> list[NDArray[np.int64]]:
+    """Return labels by k-means for each of several numbers of clusters.
+
+    On a CPU, centres are drawn once for all numbers: they are drawn one after the
+    other, so that the first of many are as good a start as a few.
+    """
+    points = torch.from_numpy(embedding).to(device, torch.float32).contiguous()
+    if points.device.type != "cpu":
+        return [
+            k_means(points, number, n_init=n_init, seed=seed).cpu().numpy()
+            for number in numbers
+        ]
+
+    def drawn(start: int) -> Tensor:
+        generator = torch.Generator().manual_seed(seed * n_init + start)
+        return _starting_centers(points, max(numbers), 1, generator)[0]
+
+    starts = in_threads(drawn, range(n_init), n_threads)
+    tasks = [(number, start) for number in numbers for start in starts]
+    found = in_threads(
+        lambda task: _lloyd_on_cpu(points, task[1][: task[0]]), tasks, n_threads
+    )
+    return [
+        min(found[place : place + n_init], key=lambda result: result[1])[0]
+        for place in range(0, len(found), n_init)
+    ]
 
 
 def k_means(points: Tensor, n_clusters: int, *, n_init: int, seed: int) -> Tensor:
@@ -73,7 +114,8 @@ def _starting_centers(
         len(points), (n_restarts,), generator=generator, device=points.device
     )
     centers = [points[first]]
-    nearest = _squared_distances(points, centers[0])  # (N, R)
+    squares = points.square().sum(dim=1, keepdim=True)
+    nearest = _squared_distances(points, centers[0], squares)  # (N, R)
     for _ in range(1, n_clusters):
         totals = nearest.cumsum(dim=0, dtype=torch.float64)
         draws = torch.rand(
@@ -88,7 +130,8 @@ def _starting_centers(
         )  # (R, trials)
         found = found.clamp_max(len(points) - 1)
         trials = points[found.flatten()]
-        distances = _squared_distances(points, trials).view(-1, n_restarts, n_trials)
+        distances = _squared_distances(points, trials, squares)
+        distances = distances.view(-1, n_restarts, n_trials)
         distances = torch.minimum(distances, nearest[:, :, None])
         best = distances.sum(dim=0).argmin(dim=1)  # (R,)
         every = torch.arange(n_restarts, device=points.device)
@@ -117,14 +160,38 @@ def _lloyd(points: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:
     return labels, distances.sum(dim=0)
 
 
+def _lloyd_on_cpu(points: Tensor, centers: Tensor) -> tuple[NDArray[np.int64], float]:
+    """Return labels, (N,), and the sum of squared distances, of one restart."""
+    n_clusters = len(centers)
+    tolerance = _TOLERANCE * float(points.var(dim=0).mean())
+    blocks = points.split(max(1, _BLOCK_ENTRIES // n_clusters))
+    labels = torch.empty(len(points), dtype=torch.int64)
+    for _ in range(_MAX_ITERATIONS):
+        squares = centers.square().sum(dim=1)
+        for block, own in zip(blocks, labels.split(len(blocks[0])), strict=True):
+            distances = torch.addmm(squares, block, centers.T, alpha=-2)
+            # NumPy's is several times as fast.
+            own.copy_(torch.from_numpy(distances.numpy().argmin(axis=1)))
+        counts = torch.bincount(labels, minlength=n_clusters)[:, None]
+        sums = torch.zeros_like(centers).index_add_(0, labels, points)
+        moved = torch.where(counts > 0, sums / counts.clamp_min(1), centers)
+        moves = float((moved - centers).square().sum())
+        centers = moved
+        if moves <= tolerance:
+            break
+    inertia = float((points - centers[labels]).square().sum())
+    return labels.numpy(), inertia
+
+
 def _assign(points: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:
     """Return the nearest centre of each restart and its squared distance, (N, R)."""
-    distances = _squared_distances(points, centers.flatten(0, 1))
+    squares = points.square().sum(dim=1, keepdim=True)
+    distances = _squared_distances(points, centers.flatten(0, 1), squares)
     smallest, labels = distances.view(len(points), *centers.shape[:2]).min(dim=2)
     return labels, smallest
 
 
-def _squared_distances(points: Tensor, centers: Tensor) -> Tensor:
-    """Return squared distances of all points to all centres."""
-    squares = points.square().sum(dim=1, keepdim=True) + centers.square().sum(dim=1)
-    return torch.addmm(squares, points, centers.T, alpha=-2).clamp_min_(0)
+def _squared_distances(points: Tensor, centers: Tensor, squares: Tensor) -> Tensor:
+    """Return squared distances of all points to all centres, given those to 0."""
+    both = squares + centers.square().sum(dim=1)
+    return torch.addmm(both, points, centers.T, alpha=-2).clamp_min_(0)
