@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -71,7 +70,6 @@ def parser() -> argparse.ArgumentParser:
     add("--show", action="store_true", help="run nothing, show what is recorded")
     add("--plan", action="store_true", help="run nothing, list the cells not yet run")
     add("--document", type=Path, help="run nothing, write this page from the records")
-    add("--json", action="store_true", help="print tables as JSON, for machines")
     return found
 
 
@@ -110,11 +108,7 @@ def reproduce(options: argparse.Namespace) -> int:
         _say(_report(progress, results))
         n_failed = progress.n_failed
     summaries = {e.name: e.summarize(results, options.quick) for e in chosen}
-    if options.json:
-        plain = {name: summary.plain() for name, summary in summaries.items()}
-        print(json.dumps({"quick": options.quick, "experiments": plain}))
-    else:
-        _print(chosen, summaries, quick=options.quick)
+    _print(chosen, summaries, quick=options.quick)
     if not options.show:
         for file in _pictures(summaries, results.folder / "images"):
             _say(f"picture written to {file}")

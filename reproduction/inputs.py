@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -64,21 +63,19 @@ def _scattering_rows(preset: ImagePreset, context: Context) -> ImageRows:
     centred = "-centred" if preset.center_after else ""
     extent = preset.n_images or "all"
     stem = f"{preset.dataset}-scattering-{extent}-{preset.n_components}{centred}"
-    parts = ("rows", "labels", "size", "lengths")
-    kept = [context.cache / f"{stem}-{part}.npy" for part in parts]
-    if all(path.is_file() for path in kept):
-        X, labels, size, lengths = map(np.load, kept)
-        return ImageRows(X, labels, int(size), lengths)
+    kept = context.cache / f"{stem}.npz"
+    if kept.is_file():
+        with np.load(kept) as found:
+            n_first = int(found["n_first"])
+            return ImageRows(found["X"], found["labels"], n_first, found["lengths"])
     context.cache.mkdir(parents=True, exist_ok=True)
     data = load_dataset(preset.dataset)
     assert isinstance(data, Dataset)
     index, n_first = _part(len(data), preset)
     features = scattering_features(data.samples[index], preset, device=context.device)
     rows = _unit_rows(features, data.labels[index], n_first)
-    arrays: list[NDArray[Any]] = [rows.X, rows.labels, np.array(n_first), rows.lengths]
-    for path, array in zip(kept, arrays, strict=True):
-        with replacing(path) as partial, partial.open("wb") as file:
-            np.save(file, array)
+    with replacing(kept) as partial, partial.open("wb") as file:
+        np.savez(file, **vars(rows))
     return rows
 
 

@@ -53,7 +53,8 @@ row are kept and each row scaled to unit length; 10 eigenvectors for CIFAR-10 an
 for EMNIST; k-means has 20 restarts; images are resized to 32 x 32, scattered with J = \
 3 and L = 8, each map divided by its largest absolute value, and projected without \
 centring on 500 components (EMNIST's mean is removed after that). These features give \
-the paper's k-means row on MNIST (`python -m reproduction paper-features`).
+the paper's k-means row on MNIST (`python -m reproduction table3 --only \
+method=k-means`).
 
 Slips in the paper: three figures of Table 1 cannot be right (marked there), its CONN \
 is the mean over classes and not the least, and the "SRE" of Table 2 is that of the \

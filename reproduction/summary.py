@@ -55,17 +55,6 @@ class Figure:
         spread = 3 * float(np.std(self.ours, ddof=1))
         return abs(self.difference()) > max(spread, 10.0**-self.digits)
 
-    def plain(self) -> dict[str, object]:
-        """Return what a machine reads."""
-        return {
-            "mean": float(np.mean(self.ours)) if self.ours else None,
-            "standard_deviation": (
-                float(np.std(self.ours, ddof=1)) if len(self.ours) > 1 else None
-            ),
-            "seeds": len(self.ours),
-            "paper": self.paper,
-        }
-
 
 Row = tuple[str | Figure, ...]
 
@@ -99,21 +88,6 @@ class Table:
         """Return the name of a row: the texts that it starts with."""
         names = takewhile(lambda entry: isinstance(entry, str), row)
         return " ".join(str(name) for name in names if name)
-
-    def plain(self) -> dict[str, object]:
-        """Return what a machine reads."""
-        return {
-            "title": self.title,
-            "rows": [
-                {
-                    heading: value.plain() if isinstance(value, Figure) else value
-                    for heading, value in zip(self.headings, row, strict=True)
-                }
-                for row in self.rows
-            ],
-            "notes": list(self.notes),
-            "differences": self.differences(),
-        }
 
 
 @dataclass(frozen=True)
@@ -156,10 +130,6 @@ class Summary:
     tables: tuple[Table, ...] = ()
     plots: tuple[Plot, ...] = ()
     remarks: tuple[str, ...] = field(default=())
-
-    def plain(self) -> dict[str, object]:
-        """Return what a machine reads: the tables."""
-        return {"tables": [table.plain() for table in self.tables]}
 
 
 def least_to_most(values: Sequence[float], digits: int) -> str:

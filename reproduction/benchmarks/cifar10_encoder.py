@@ -50,7 +50,7 @@ def cifar10_encoder(
     width: int = 64,
     is_made_up: bool = False,
 ) -> dict[str, Any]:
-    """Train for some seconds, go on from a checkpoint in the cache, and score."""
+    """Train for some seconds, keep the features and score them."""
     images, labels, n_train = made_up() if is_made_up else cifar10()
     settings = TrainingSettings(
         n_patches=patches,
@@ -61,9 +61,7 @@ def cifar10_encoder(
     )
     sizes = Architecture(width, n_hidden=64 * width, n_projection=16 * width)
     pixels = torch.from_numpy(images[:n_train]).to(context.device)
-    context.cache.mkdir(parents=True, exist_ok=True)
-    checkpoint = context.cache / "cifar10-encoder.checkpoint"
-    training = Training(pixels, settings, sizes, seed=seed, checkpoint=checkpoint)
+    training = Training(pixels, settings, sizes, seed=seed)
     training.run(on_log=lambda row: print(row, flush=True))
     averages = layer_averages(training.network, torch.from_numpy(images), LAYERS)
     found = {}
@@ -76,6 +74,7 @@ def cifar10_encoder(
         if (layer, is_centred) == KEPT:
             name = "quick_features" if is_made_up else "cifar10_features"
             kept = features.cpu().numpy().astype(np.float16)
+            context.cache.mkdir(parents=True, exist_ok=True)
             np.save(context.cache / f"{name}.npy", kept)
         title = f"{layer}, {'centred' if is_centred else 'uncentred'}"
         n_init = 20 if (layer, is_centred) == KEPT else 3

@@ -7,8 +7,7 @@ subspaces. Features are a layer's output, averaged over a grid of patches and th
 mirror images, centred, reduced to the leading principal axes of the training images,
 and scaled to unit norm.
 
-Randomness is a function of (seed, step): a resumed run draws what an undisturbed one
-would have drawn, and no generator state needs to be kept.
+All randomness is a function of the seed and the step.
 
 Shapes: M images, P patches of an image, B images of a step, V views of an image, H x W
 pixels, D dimensions of a layer, K of the features.
@@ -16,21 +15,17 @@ pixels, D dimensions of a layer, K of the features.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
 
 import numpy as np
 import scipy.linalg
 import torch
 import torch.nn.functional as F
-from safetensors import safe_open
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from reproduction.encoder.augment import (
@@ -50,8 +45,7 @@ from reproduction.encoder.network import (
     patch_loss,
     rate_bounds,
 )
-from selfexpress.errors import CheckpointError, DegenerateError, DegenerateWarning
-from selfexpress.files.atomic import replacing
+from selfexpress.errors import DegenerateError, DegenerateWarning
 
 # Streams of random numbers that must not repeat each other.
 INITIALISATION, ORDER, PATCHES = 0, 1, 2
@@ -89,9 +83,8 @@ class TrainingSettings:
     # Side in pixels to which patches are resized.
     patch_size: int = 32
     augmentation: Augmentation = field(default_factory=Augmentation)
-    # Steps between two rows of the history; a checkpoint adds a row.
+    # Steps between two rows of the history.
     log_interval: int = 50
-    checkpoint_seconds: float = 120.0
 
     def progress(self, step: int, seconds: float, n_images: int) -> float:
         """Return how much of the run is over, from 0 to 1 or a little beyond."""
@@ -135,11 +128,10 @@ def _fastest_convolutions() -> Iterator[None]:
 
 
 class Training:
-    """One run: its network, its clock, its history and its checkpoint.
+    """One run: its network, its clock and its history.
 
     Images are of shape (M, 3, H, W), uint8, and stay where they are; the network is
-    trained there, on a GPU in bfloat16. An interrupted run goes on from ``checkpoint``,
-    which is removed when the run is over.
+    trained there, on a GPU in bfloat16.
     """
 
     def __init__(
@@ -149,12 +141,10 @@ class Training:
         architecture: Architecture,
         *,
         seed: int,
-        checkpoint: Path | None = None,
     ) -> None:
         generator = stream_generator(seed, INITIALISATION, 0)
         self.network = build_network(architecture, generator).to(images.device)
         self.images, self.settings, self.seed = images, settings, seed
-        self.checkpoint = checkpoint
         self.batch_size = min(settings.batch_size, len(images))
         self.optimizer = Lars(
             self.network.parameters(),
@@ -169,8 +159,7 @@ class Training:
 
     def run(self, on_log: Callable[[Row], None] = lambda _: None) -> EncoderNetwork:
         """Train to the end, calling ``on_log`` with every row of the history."""
-        self._restore()
-        started, saved = time.perf_counter() - self.seconds, self.seconds
+        started = time.perf_counter()
         pending: list[Tensor] = []  # losses still on the device
         self.network.train()
         with _fastest_convolutions():
@@ -179,17 +168,10 @@ class Training:
                 pending.append(self._advance())
                 self.step += 1
                 self.seconds = time.perf_counter() - started
-                passed = self.seconds - saved
-                is_due = self.checkpoint and passed >= self.settings.checkpoint_seconds
                 is_line = self.step % self.settings.log_interval == 0
-                if is_line or is_due or self._progress() >= 1:
+                if is_line or self._progress() >= 1:
                     on_log(self._log(pending))
                     pending = []
-                if is_due:
-                    self._save()
-                    saved = self.seconds
-        if self.checkpoint is not None:
-            self.checkpoint.unlink(missing_ok=True)
         return self.network.eval()
 
     def _progress(self) -> float:
@@ -273,46 +255,6 @@ class Training:
                 stacklevel=2,
             )
         return row
-
-    def _save(self) -> None:
-        assert self.checkpoint is not None
-        tensors = dict(self.network.state_dict())
-        tensors |= {f"velocity.{n}": v for n, v in enumerate(self.optimizer.velocities)}
-        # safetensors refuses the channels-last layout.
-        plain = {name: tensor.contiguous().cpu() for name, tensor in tensors.items()}
-        state = {
-            "step": self.step,
-            "seconds": self.seconds,
-            "history": self.history,
-            "made_by": self._fingerprint(),
-        }
-        with replacing(self.checkpoint) as target:
-            save_file(plain, target, {"state": json.dumps(state)})
-
-    def _restore(self) -> None:
-        """Go on where the checkpoint, if there is one, has left the run."""
-        path = self.checkpoint
-        if path is None or not path.exists():
-            return
-        with safe_open(path, framework="pt") as file:
-            state = json.loads(file.metadata()["state"])
-        if state["made_by"] != self._fingerprint():
-            raise CheckpointError(
-                f"A checkpoint must come from the same settings, seed and images, but "
-                f"{path} does not. Delete it to train from the start."
-            )
-        tensors = load_file(path)
-        for number, velocity in enumerate(self.optimizer.velocities):
-            velocity.copy_(tensors.pop(f"velocity.{number}"))
-        self.network.load_state_dict(tensors)
-        self.step, self.seconds = state["step"], state["seconds"]
-        self.history = state["history"]
-
-    def _fingerprint(self) -> str:
-        settings = asdict(self.settings) | asdict(self.network.architecture)
-        for name in ("max_seconds", "checkpoint_seconds"):
-            del settings[name]
-        return json.dumps([settings, self.seed, self.images.shape], sort_keys=True)
 
 
 def _mixed(device: torch.device) -> torch.autocast:

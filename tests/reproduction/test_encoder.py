@@ -19,7 +19,7 @@ from reproduction.encoder.training import (
     principal_features,
     view_grid,
 )
-from selfexpress.errors import CheckpointError, DegenerateError, DegenerateWarning
+from selfexpress.errors import DegenerateError, DegenerateWarning
 
 SMALL = Architecture(4, (1, 1), 24, 12)
 SETTINGS = TrainingSettings(
@@ -47,10 +47,10 @@ def gratings(n_images, seed, *, size=24):
     return torch.from_numpy(np.ascontiguousarray(pixels))
 
 
-def training(seed, images=None, *, checkpoint=None, **changes):
+def training(seed, images=None, **changes):
     images = gratings(20, seed) if images is None else images
     settings = replace(SETTINGS, **changes)
-    return Training(images, settings, SMALL, seed=seed, checkpoint=checkpoint)
+    return Training(images, settings, SMALL, seed=seed)
 
 
 def test_weights_are_the_same_for_the_same_seed_and_leave_torchs_generator(seed):
@@ -155,51 +155,6 @@ def test_every_step_cuts_other_patches_and_every_image_is_seen_once_an_epoch(see
         epochs.append(seen)
     assert epochs[0] != epochs[1]
     assert not torch.equal(first, run.patches())
-
-
-class StopError(Exception):
-    pass
-
-
-def stopped_at(step, run):
-    def on_log(row):
-        if row["step"] == step:
-            raise StopError
-
-    with pytest.raises(StopError):
-        run.run(on_log)
-
-
-def test_an_interrupted_and_resumed_run_equals_an_undisturbed_one(seed, tmp_path):
-    undisturbed = training(seed, n_epochs=4)  # 2 steps an epoch
-    undisturbed.run()
-    path = tmp_path / "training.checkpoint"
-    files = {"checkpoint": path, "checkpoint_seconds": 0.0, "n_epochs": 4}
-    for step in (4, 6):
-        stopped_at(step, training(seed, **files))
-        assert path.exists()
-    resumed = training(seed, **files)
-    resumed.run()
-    assert not list(tmp_path.iterdir())
-    for name, tensor in undisturbed.network.state_dict().items():
-        assert torch.equal(resumed.network.state_dict()[name], tensor), name
-    for name in ("step", "loss", "rate", "discrepancy", "learning_rate"):
-        assert [row[name] for row in resumed.history] == [
-            row[name] for row in undisturbed.history
-        ]
-
-
-def test_a_checkpoint_of_other_settings_is_refused(seed, tmp_path):
-    files = {"checkpoint": tmp_path / "c", "checkpoint_seconds": 0.0}
-    stopped_at(3, training(seed, **files))
-    others = (
-        training(seed + 1, **files),
-        training(seed, invariance=21.0, **files),
-        training(seed, gratings(19, seed), **files),
-    )
-    for other in others:
-        with pytest.raises(CheckpointError, match="same settings, seed and images"):
-            other.run()
 
 
 def test_a_loss_that_is_no_number_stops_the_run(seed):

@@ -19,19 +19,6 @@ def test_figures_show_ours_then_the_papers_in_brackets(figure, text):
     assert str(figure) == text
 
 
-def test_tables_are_plain_for_machines():
-    table = Table("t", ("data", "ACC"), (("a", Figure((0.5, 0.7), 0.65)),), ("note",))
-    (row,) = table.plain()["rows"]
-    assert row["data"] == "a"
-    assert row["ACC"] == {
-        "mean": pytest.approx(0.6),
-        "standard_deviation": pytest.approx(0.1414, abs=1e-4),
-        "seeds": 2,
-        "paper": 0.65,
-    }
-    assert table.plain()["notes"] == ["note"]
-
-
 def test_curves_are_averaged_over_seeds():
     line = line_over_seeds("a", [1, 2], [[0.0, 1.0], [2.0, 3.0]])
     assert line.y == (1.0, 2.0)
