@@ -28,7 +28,7 @@ FLAGS = {
         "run truth images gamma gamma-scale l1-ratio max-iter n-train-samples "
         "batch-size hidden-sizes n-embedding learning-rate schedule optimizer start "
         "algorithm affinity n-neighbors n-nonzero n-eigenvectors n-init n-references "
-        "n-cluster-samples search block-size precision device checkpoint seed "
+        "n-cluster-samples block-size precision device checkpoint seed "
         "config show-config quiet json"
     ),
     "predict": "MODEL DATA output/o probabilities name device quiet json",

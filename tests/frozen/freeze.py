@@ -53,7 +53,6 @@ SENET: dict[str, Any] = {
     "n_init": 5,
     "n_references": 100,
     "n_cluster_samples": None,
-    "search": "all_pairs",
     "precision": "float32",
     "device": "cpu",
     "random_state": 0,

@@ -44,7 +44,7 @@ _HELP = {
 }
 _PANELS = {"block_size": "Machine", "precision": "Machine"} | dict.fromkeys(
     ("n_nonzero", "affinity", "n_neighbors", "n_eigenvectors", "n_init",
-     "n_references", "n_cluster_samples", "search"), "Graph and labels",
+     "n_references", "n_cluster_samples"), "Graph and labels",
 )  # fmt: skip
 
 

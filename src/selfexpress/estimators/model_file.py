@@ -45,7 +45,6 @@ _NOT_SAVED = {
     "device",
     "n_cluster_samples",
     "random_state",
-    "search",
     "verbose",
 }
 # Settings that a saved model carries as the fit decided them.

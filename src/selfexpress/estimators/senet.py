@@ -140,10 +140,6 @@ class SENet(InductiveClusterer):
         new rows are, so that time grows linearly with the rows. None for all rows.
         "auto" takes all of up to 20,000 rows, 80,000 if a network alone finds the
         coefficients and memory suffices, else ``n_references``.
-    search : {"all_pairs", "index"}
-        How the graph's coefficients are found: exactly, or most of them by an index
-        of the keys (needs ``selfexpress[faiss]``), for ``n_cluster_samples=None`` and
-        very many rows.
     center : bool or "auto"
         Whether the mean of the rows is subtracted before they are scaled. "auto" does
         so where all rows point nearly the same way, as spectra do.
@@ -240,7 +236,6 @@ class SENet(InductiveClusterer):
         n_init: int = 20,
         n_references: int | str = "auto",
         n_cluster_samples: int | str | None = "auto",
-        search: str = "all_pairs",
         center: bool | str = "auto",
         precision: str = "auto",
         device: str | torch.device = "auto",
@@ -272,7 +267,6 @@ class SENet(InductiveClusterer):
         self.n_init = n_init
         self.n_references = n_references
         self.n_cluster_samples = n_cluster_samples
-        self.search = search
         self.center = center
         self.precision = precision
         self.device = device
@@ -287,7 +281,6 @@ class SENet(InductiveClusterer):
         train_settings(self, settings)
         require_callbacks(self.callbacks)
         require_checkpoint(self.checkpoint, self.random_state)
-        streaming.check_search(self.search)
         rows = self._planned_rows(source, device, dtype=torch.float32)
         return Plan(**rows, cluster=cluster, settings=settings)
 
@@ -319,8 +312,6 @@ class SENet(InductiveClusterer):
                 clustered,
                 n_nonzero=self._kept(),
                 block_size=self.block_size,
-                search=self.search,
-                seed=plan.seed,
             )
         gamma = self.settings_["gamma"]
         require_nonzero(coefficients.nnz, gamma, self.smallest_gamma_)

@@ -16,18 +16,15 @@ from torch import Tensor
 from selfexpress import distributed
 from selfexpress.affinity.assignment import References
 from selfexpress.affinity.coefficients import embed_keys, sparse_coefficients
-from selfexpress.affinity.maximum_inner_product import searched_coefficients
 from selfexpress.affinity.ring import ring_coefficients
 from selfexpress.config import require_count
-from selfexpress.errors import ConfigError, DataError
+from selfexpress.errors import DataError
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.ops.memory import free_bytes
 from selfexpress.rows.shards import OwnRows
 from selfexpress.rows.sources import ArraySource, RowSource
 
 logger = logging.getLogger(__name__)
-
-SEARCHES = ("all_pairs", "index")
 
 # Up to here all pairs take minutes on two cores and a second on a GPU.
 _EXACT_ROWS = 80_000
@@ -123,8 +120,6 @@ def express(
     *,
     n_nonzero: int,
     block_size: int,
-    search: str,
-    seed: int,
 ) -> tuple[Tensor, sparse.csr_array]:
     """Return the keys of the own rows, and the coefficients of all rows on all.
 
@@ -134,19 +129,11 @@ def express(
     source : RowSource
         See :func:`shared`.
     n_nonzero, block_size : int
-    search : {"all_pairs", "index"}
-    seed : int
-        Of the index.
     """
     keys = embed_keys(network, source, block_size=block_size)
     if distributed.n_ranks() > 1:
         found = ring_coefficients(network, source, keys, n_nonzero=n_nonzero)
         return keys, found
-    if search == "index":
-        result = searched_coefficients(
-            network, source, keys, n_nonzero=n_nonzero, seed=seed
-        )
-        return keys, result.coefficients
     exact = sparse_coefficients(
         network, source, keys, n_nonzero=n_nonzero, exclude_self=True
     )
@@ -187,16 +174,3 @@ def choose_references(
     rows = ArraySource(source.take(index), device=own_keys.device)
     keys = embed_keys(network, rows, block_size=_KEY_ROWS)
     return References(labels[index.numpy()], n_clusters, keys=keys)
-
-
-def check_search(search: str) -> None:
-    """Refuse a search that is not known, or not known to many processes."""
-    if search not in SEARCHES:
-        raise ConfigError(
-            f"search must be one of {', '.join(map(repr, SEARCHES))}, got {search!r}."
-        )
-    if search == "index" and distributed.n_ranks() > 1:
-        raise ConfigError(
-            "search='index' must run in one process, but there are "
-            f"{distributed.n_ranks()}. Use 'all_pairs', which they share."
-        )

@@ -514,8 +514,6 @@ def test_numbers_of_numpy_are_settings_like_any_other(model, data, is_new, tmp_p
     }  # fmt: skip
     fitted = SENet(np.int64(3), **settings).fit(data.X[~is_new])
     assert (fitted.labels_ == model.labels_).all()
-    indexed = SENet(3, **SETTINGS, n_nonzero=np.int64(30), search="index")
-    assert len(indexed.fit(data.X[~is_new]).labels_) == (~is_new).sum()
 
 
 def test_columns_of_a_source_must_be_those_of_the_fit(data, is_new, tmp_path):

@@ -88,14 +88,6 @@ def test_a_saved_sample_predicts_alike(data, sampled, tmp_path):
     np.testing.assert_array_equal(loaded.predict(data.X), sampled.predict(data.X))
 
 
-def test_an_index_of_keys_gives_the_labels_of_all_pairs(data, exact):
-    pytest.importorskip("faiss")
-    model = SENet(
-        3, n_cluster_samples=None, search="index", random_state=0, **SETTINGS
-    ).fit(data.X)
-    assert adjusted_rand(model.labels_, exact.labels_) == 1
-
-
 def chosen(n_samples, *, setting="auto", n_nonzero=100):
     return streaming.n_clustered(
         setting,
@@ -126,11 +118,6 @@ def test_the_choice_follows_number_and_memory_and_is_logged(monkeypatch, caplog)
 def test_an_impossible_sample_is_refused(data, setting):
     with pytest.raises(ConfigError, match="n_cluster_samples"):
         SENet(3, n_cluster_samples=setting, **SETTINGS).fit(data.X)
-
-
-def test_an_unknown_search_is_refused(data):
-    with pytest.raises(ConfigError, match="search must be one of"):
-        SENet(3, search="fast", **SETTINGS).fit(data.X)
 
 
 @pytest.mark.gpu
