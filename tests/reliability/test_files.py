@@ -177,13 +177,13 @@ def test_a_model_of_a_newer_version(model_file, tmp_path):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda header: header["settings"].update(n_embedding=2**40),
-        lambda header: header["settings"].update(hidden_sizes=[10**9]),
-        lambda header: header["settings"].update(gamma=float("nan")),
-        lambda header: header["settings"].update(callbacks="os.system"),
-        lambda header: header["settings"].clear(),
+        lambda header: header["parameters"].update(n_embedding=-1),
+        lambda header: header["network"].update(hidden_sizes=[10**9]),
+        lambda header: header["parameters"].update(gamma=float("nan")),
+        lambda header: header["parameters"].update(callbacks="os.system"),
+        lambda header: header["parameters"].clear(),
         lambda header: header.update(n_features="4"),
-        lambda header: header.update(settings=[1, [2, [3]]]),
+        lambda header: header.update(parameters=[1, [2, [3]]]),
     ],
 )
 def test_a_model_with_strange_settings(change, model_file, tmp_path):

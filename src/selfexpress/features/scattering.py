@@ -27,7 +27,7 @@ from selfexpress.features.resize import resize_bilinear
 from selfexpress.features.wavelets import filter_bank
 from selfexpress.ops.devices import resolve_device
 from selfexpress.ops.precision import own_arithmetic
-from selfexpress.rows.validation import require_unmasked, validated
+from selfexpress.rows.validation import as_matrix, validated
 
 Images = Tensor | NDArray[np.generic]
 
@@ -203,8 +203,7 @@ class Scattering2D(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self, given: ArrayLike | Tensor, *, reset: bool
     ) -> tuple[Images, tuple[int, ...]]:
         """Check what is given and return it as rows, with its shape, channels first."""
-        require_unmasked(given)
-        X = _channels_first(given)
+        X = _channels_first(as_matrix(given))
         if isinstance(X, Tensor):
             rows = _rows_of_tensor(X)
             if reset:

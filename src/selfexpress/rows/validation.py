@@ -38,8 +38,7 @@ def validated(estimator: BaseEstimator, X: Any, **options: Any) -> Any:
     TypeError
         If ``X`` holds objects, or is sparse.
     """
-    require_unmasked(X)
-    X = _matrix(X)
+    X = as_matrix(X)
     try:
         return validate_data(estimator, X, **options)
     except (ValueError, TypeError) as error:
@@ -54,20 +53,9 @@ def validated(estimator: BaseEstimator, X: Any, **options: Any) -> Any:
         raise kind(f"{found}. {advice}") from error
 
 
-def require_unmasked(X: Any) -> None:
-    """Refuse an array of which a part is masked, which a mask would not survive."""
-    if isinstance(getattr(X, "_meta", None), np.ma.MaskedArray):
-        X = X.compute()  # Dask gives its numbers away without their mask.
-    parts = X if isinstance(X, list | tuple) else [X]
-    n_masked = sum(np.ma.getmaskarray(p).sum() for p in parts if np.ma.is_masked(p))
-    if n_masked:
-        raise DataError(
-            f"X must be without gaps, got {n_masked} masked entries. Fill or drop them."
-        )
-
-
-def _matrix(X: Any) -> Any:
-    """Return what holds the rows of ``X``; refuse what cannot be a matrix."""
+def as_matrix(X: Any) -> Any:
+    """Return what holds the rows of ``X``; refuse masks, dates and what is no array."""
+    _require_unmasked(X)
     # The table of a Hugging Face data set hands out columns where rows are asked for.
     if isinstance(getattr(X, "table", None), pa.Table):
         X = X.table
@@ -92,3 +80,15 @@ def _matrix(X: Any) -> Any:
             "selfexpress.open_rows."
         )
     return X
+
+
+def _require_unmasked(X: Any) -> None:
+    """Refuse an array of which a part is masked, which a mask would not survive."""
+    if isinstance(getattr(X, "_meta", None), np.ma.MaskedArray):
+        X = X.compute()  # Dask gives its numbers away without their mask.
+    parts = X if isinstance(X, list | tuple) else [X]
+    n_masked = sum(np.ma.getmaskarray(p).sum() for p in parts if np.ma.is_masked(p))
+    if n_masked:
+        raise DataError(
+            f"X must be without gaps, got {n_masked} masked entries. Fill or drop them."
+        )

@@ -10,7 +10,7 @@ import torch
 
 from selfexpress import EnSC
 from selfexpress.errors import DataError
-from selfexpress.features import Whitening
+from selfexpress.features import Scattering2D, Whitening
 
 ROWS = np.random.default_rng(0).normal(size=(12, 4))
 TABLE = pa.table({f"c{number}": column for number, column in enumerate(ROWS.T)})
@@ -49,7 +49,8 @@ class DaskArray:
 
 
 def refused(X, words, error=DataError):
-    for estimator in (EnSC(2, device="cpu", random_state=0), Whitening(2)):
+    ensc = EnSC(2, device="cpu", random_state=0)
+    for estimator in (ensc, Whitening(2), Scattering2D(1, image_shape=(2, 2))):
         with pytest.raises(error, match=words) as found:
             estimator.fit(X)
         assert len(str(found.value).splitlines()) == 1
@@ -91,7 +92,7 @@ def test_masks_are_refused(given):
 @pytest.mark.parametrize(
     "given",
     [
-        torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(4, 2))),
+        torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(4, 4))),
         (row for row in ROWS),
         map(list, ROWS),
         {1.0, 2.0},
