@@ -98,7 +98,6 @@ class Line:
     x: tuple[float, ...]
     y: tuple[float, ...]
     spread: tuple[float, ...] = ()
-    is_paper: bool = False
 
 
 @dataclass(frozen=True)

@@ -51,15 +51,6 @@ class Lars(torch.optim.Optimizer):
         for group in self.param_groups:
             group["lr"] = value
 
-    @property
-    def velocities(self) -> list[Tensor]:
-        """Past steps of all parameters, matrices first: the state to be saved."""
-        return [
-            self.state[parameter]["velocity"]
-            for group in self.param_groups
-            for parameter in group["params"]
-        ]
-
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Move every parameter by one step; the gradients are used up."""

@@ -18,8 +18,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -115,18 +114,6 @@ def stream_generator(
     return torch.Generator(device=device).manual_seed(int(word) >> 1)
 
 
-@contextmanager
-def _fastest_convolutions() -> Iterator[None]:
-    """Let cuDNN try its convolution algorithms once and keep the fastest."""
-    # Not cudnn.flags(benchmark=True), which switches cuDNN off unless asked not to.
-    before = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = True
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.benchmark = before
-
-
 class Training:
     """One run: its network, its clock and its history.
 
@@ -162,7 +149,8 @@ class Training:
         started = time.perf_counter()
         pending: list[Tensor] = []  # losses still on the device
         self.network.train()
-        with _fastest_convolutions():
+        # cuDNN tries its convolution algorithms once and keeps the fastest.
+        with torch.backends.cudnn.flags(enabled=True, benchmark=True):
             while (progress := self._progress()) < 1:
                 self.optimizer.learning_rate = self.settings.rate_at(progress)
                 pending.append(self._advance())
