@@ -144,7 +144,7 @@ def open_mat(path: Path) -> Iterator[Arrays]:
 def _mat_entries(path: Path) -> dict[str, Entry]:
     """Return what a MATLAB file holds, by the first bytes of each array.
 
-    SciPy tells as much, but takes the types of the values on trust, and the process
+    SciPy says as much, but takes the types of the values on trust, and the process
     ends where one of them is damaged.
     """
     entries: dict[str, Entry] = {}

@@ -452,7 +452,7 @@ def _first_line(path: Path) -> _FirstLine:
 
 
 def _are_names(numbers: Sequence[float]) -> bool:
-    """Tell whether numbers beside words may name columns, as years or wavelengths do.
+    """Return whether numbers beside words may name columns, as years or wavelengths do.
 
     They differ, and are whole, or rise or fall all the way if they are many. NaN and
     infinity beside words are words.
@@ -465,7 +465,7 @@ def _are_names(numbers: Sequence[float]) -> bool:
 
 
 def _are_counted(cells: Sequence[str], below: Sequence[str]) -> bool:
-    """Tell whether 0, 1, 2 and so on are names, which pandas gives where it has none.
+    """Return whether 0, 1, 2 and so on are names, which pandas gives where it has none.
 
     They are above numbers that are not whole; above whole ones if they are many, and
     counting does not go on.
@@ -512,7 +512,7 @@ def _explain(path: Path, n_skipped: int, *, are_numbers: bool) -> None:
 
 
 def _is_name(first: str, labels: pa.ChunkedArray, name: str | None) -> bool:
-    """Tell whether the first line of one column is its name, and not a label."""
+    """Return whether the first line of one column is its name, and not a label."""
     below = pc.unique(labels).to_pylist()
     # Labels can be "y" and "n": a name that comes again is one of them.
     if first in (*LABEL_NAMES, name) and first not in below:

@@ -37,7 +37,7 @@ def free_bytes(device: torch.device) -> int:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Say whether an error means that an allocation failed, on the CPU or a GPU."""
+    """Return whether an error means that an allocation failed, on the CPU or a GPU."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and bool(_EXHAUSTED.search(str(error)))

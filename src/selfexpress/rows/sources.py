@@ -47,7 +47,7 @@ class RowBlock:
 
 @runtime_checkable
 class RowSource(Protocol):
-    """What the pipeline asks of data: its size, blocks in order, rows by position.
+    """What the pipeline needs of data: its size, blocks in order, rows by position.
 
     ``blocks`` may be called any number of times and always starts at the first row:
     training walks the data twice a step. A source whose columns have names may give
@@ -253,22 +253,16 @@ def row_dtype(array: Tensor | NDArray[np.generic]) -> torch.dtype:
 
 
 def is_exact_in_single(dtype: np.dtype[Any]) -> bool:
-    """Tell whether single precision holds every number of a type, which may be int."""
+    """Return whether single precision holds every number of a type, even of integers."""
     return bool(np.can_cast(dtype, np.float32))
-
-
-class _Shape:
-    """Stands for a source where only the number of columns is to be checked."""
-
-    def __init__(self, n_samples: int, n_features: int) -> None:
-        self.shape = (n_samples, n_features)
 
 
 def columns_of(source: RowSource) -> Any:
     """Return what has the columns of a source, by name if it has any, for checks."""
     names = names_of(source)
     if names is None:
-        return _Shape(len(source), source.n_features)
+        # Of that shape, but without memory.
+        return np.broadcast_to(np.float32(0), (len(source), source.n_features))
     import pyarrow as pa
 
     empty = [pa.array([], pa.float32())] * len(names)
@@ -291,20 +285,12 @@ def blocks_between(
     """
     if (start, stop) == (0, len(source)):
         return source.blocks(block_size)
-    if isinstance(source, _HasRanges):
-        return source.blocks_between(start, stop, block_size=block_size)
+    if (find := getattr(source, "blocks_between", None)) is not None:
+        found: Iterator[RowBlock] = find(start, stop, block_size=block_size)
+        return found
     starts = range(start, stop, block_size)
     spans = (torch.arange(n, min(n + block_size, stop)) for n in starts)
     return (RowBlock(source.take(span), span) for span in spans)
-
-
-@runtime_checkable
-class _HasRanges(Protocol):
-    """A source that finds the rows of a range without reading those before it."""
-
-    def blocks_between(
-        self, start: int, stop: int, *, block_size: int
-    ) -> Iterator[RowBlock]: ...
 
 
 def _release_pages(array: Tensor | NDArray[np.generic]) -> None:
