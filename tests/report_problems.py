@@ -34,6 +34,8 @@ def fitted_model(*, n_each: int = 12, n_clusters: int = 3, seed: int = 0) -> SEN
         "threshold": np.linspace(0, 0.2, 60),
     }
     model.timings_ = {"training": 3.25, "coefficients": 0.5, "spectral": 0.04}
+    certificate = {"violation": 0.00984, "excess": 0.012, "n_judged": 100}
+    model.settings_ = {"certificate": certificate}
     model.n_features_in_ = 16
     model.n_iter_ = 60
     return model

@@ -25,11 +25,11 @@ FLAGS = {
     ),
     "fit": (
         "DATA n-clusters/k output/o name labels coefficients log-csv log-tensorboard "
-        "run truth images gamma gamma-scale l1-ratio max-iter n-train-samples "
-        "batch-size hidden-sizes n-embedding learning-rate schedule optimizer start "
-        "algorithm affinity n-neighbors n-nonzero n-eigenvectors n-init n-references "
-        "n-cluster-samples block-size precision device checkpoint seed "
-        "config show-config quiet json"
+        "run truth images refine center gamma gamma-scale l1-ratio max-iter "
+        "n-train-samples batch-size hidden-sizes n-embedding learning-rate schedule "
+        "optimizer start algorithm affinity n-neighbors n-nonzero n-eigenvectors "
+        "n-init n-references n-cluster-samples block-size precision device "
+        "checkpoint seed config show-config quiet json"
     ),
     "predict": "MODEL DATA output/o probabilities name device quiet json",
     "report": "RUN output/o json",

@@ -54,6 +54,7 @@ def main(folder: Path, step: int = -1, name: str = "SIGKILL") -> None:
     with distributed.process_group():
         model = SENet(
             3,
+            refine=None,
             hidden_sizes=(64,),
             n_embedding=64,
             max_iter=MAX_ITER,

@@ -44,7 +44,17 @@ def test_all_ranks_hold_the_same_numbers_to_the_last_bit(ranks):
             np.testing.assert_array_equal(result[name], ranks[0][name])
 
 
-@pytest.mark.parametrize("kind", ["exact", "sampled"])
+SOLVED = ["solved", "solved_sampled", "solved_candidates", "solved_joined"]
+
+
+@pytest.mark.parametrize("kind", SOLVED)
+def test_coefficients_that_are_solved_for_are_those_of_one_process(ranks, alone, kind):
+    for result in ranks:
+        expected = alone[f"{kind}_values"]
+        np.testing.assert_allclose(result[f"{kind}_values"], expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["exact", "sampled", *SOLVED])
 def test_float32_labels_are_those_of_one_process(ranks, alone, kind):
     truth = np.repeat(np.arange(3), 40)
     assert len(set(zip(alone[f"{kind}_labels"], truth, strict=True))) == 3

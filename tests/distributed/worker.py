@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from problems import small_problem, unit_data
 
-from selfexpress import SENet, distributed, make_subspaces
+from selfexpress import EnSC, SENet, distributed, make_subspaces
 from selfexpress.affinity.coefficients import embed_keys
 from selfexpress.affinity.ring import ring_coefficients
 from selfexpress.config import TrainConfig
@@ -33,6 +33,7 @@ def main(folder: Path) -> None:
             **gradient(),
             **coefficients(),
             **labels(),
+            **solved(),
             **ending(),
         }
         np.savez(folder / f"rank{distributed.rank()}.npz", **results)
@@ -92,6 +93,7 @@ def labels() -> dict[str, np.ndarray]:
     for name, n_clustered in (("exact", None), ("sampled", 60)):
         model = SENet(
             3,
+            refine=None,
             hidden_sizes=(64,),
             n_embedding=64,
             max_iter=150,
@@ -119,6 +121,26 @@ def labels() -> dict[str, np.ndarray]:
     return found
 
 
+def solved() -> dict[str, np.ndarray]:
+    """Coefficients that are solved for, of all rows, of a sample, with a network."""
+    data = make_subspaces(3, dimension=2, n_features=30, n_samples=40, random_state=0)
+    trained = {"max_iter": 20, "hidden_sizes": (16,), "n_embedding": 16}
+    models = {
+        "solved": SENet(3),
+        "solved_sampled": SENet(3, n_cluster_samples=61),
+        "solved_candidates": EnSC(3, n_candidates=20),
+        "solved_joined": SENet(3, **trained),
+    }
+    found = {}
+    for name, model in models.items():
+        model.set_params(random_state=0, device="cpu").fit(data.X)
+        found[f"{name}_labels"] = model.labels_
+        found[f"{name}_predicted"] = model.predict(data.X)
+        found[f"{name}_excess"] = np.array(model.settings_["certificate"]["excess"])
+        found[f"{name}_values"] = model.coefficients_.toarray()
+    return found
+
+
 def ending() -> dict[str, np.ndarray]:
     """A training that ends by itself; other ranks than the first would not end it."""
     data = make_subspaces(3, dimension=2, n_features=30, n_samples=40, random_state=0)
@@ -128,6 +150,7 @@ def ending() -> dict[str, np.ndarray]:
     )
     model = SENet(
         3,
+        refine=None,
         hidden_sizes=(32,),
         n_embedding=32,
         max_iter=900,
@@ -149,8 +172,9 @@ def _misled(cluster):
     """Let other ranks than the first count one cluster too many."""
 
     def _cluster(self, *arguments, **settings):
-        cluster(self, *arguments, **settings)
+        has_joined = cluster(self, *arguments, **settings)
         self.n_clusters_ += distributed.rank()
+        return has_joined
 
     return _cluster
 

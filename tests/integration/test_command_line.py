@@ -23,6 +23,7 @@ def data():
     return make_subspaces(3, dimension=2, n_features=12, n_samples=60, random_state=0)
 
 
+STEP = ("--max-iter", 1)
 FIT = ("--gamma", 50, "--max-iter", 60, "--affinity", "symmetric", "--device", "cpu")
 
 
@@ -112,7 +113,7 @@ def test_a_fit_may_end_by_itself_and_says_when(call, data, tmp_path):
         (("demo", "-o", "rows.npy"), "rows.npy"),
         (("score", "rows.npy", "gone.npy"), "rows.npy"),
         (
-            ("fit", "rows.npy", "-k", 3, "-o", "m", "--hidden-sizes", 10**9),
+            ("fit", "rows.npy", "-k", 3, "-o", "m", "--hidden-sizes", 10**9, *STEP),
             "must fit into memory, but",
         ),
         (("predict", "gone", "rows.npy", "-o", "/dev/null"), "suffix of"),
@@ -191,6 +192,7 @@ def test_an_interrupt_leaves_with_130_and_no_file(call, monkeypatch, data, tmp_p
     monkeypatch.setattr(fitting, "train", interrupted)
     np.save(tmp_path / "rows.npy", data.X)
     command = ("fit", tmp_path / "rows.npy", "-k", 3, "-o", tmp_path / "m", "--quiet")
+    command += STEP
     code, out, err = call(*command)
     assert code == 130
     assert "Traceback" not in out + err

@@ -18,7 +18,7 @@ from selfexpress.estimators.html_summary import html_summary
 @pytest.fixture
 def model(seed):
     fitted = fitted_model(seed=seed)
-    fitted.references_ = References(None, fitted.labels_, n_clusters=3)
+    fitted.references_ = References(fitted.labels_, n_clusters=3)
     return fitted
 
 
@@ -45,6 +45,7 @@ def test_the_summary_shows_what_was_found(model):
     Balanced(text)
     assert "36 rows of 16 features in 3 clusters" in text
     assert "objective 15 to 5.027 in 60 steps" in text
+    assert "hold to 0.0098; objective 1.20% above the least over all rows" in text
     assert "training 3.2 s, coefficients 0.5 s, spectral 0.0 s" in text
     assert text.count("<tr") == 3
     assert text.count(">12<") == 3
@@ -74,7 +75,7 @@ def test_a_loaded_model_has_a_summary_too(tmp_path):
 
 
 def test_many_clusters_are_cut_short(model):
-    model.references_ = References(None, None, n_clusters=50)
+    model.references_ = References(None, n_clusters=50)
     model.labels_ = np.arange(50)
     assert "and 20 more clusters" in html_summary(model)
 

@@ -119,6 +119,8 @@ def _word(path: Path, key: str, value: Any) -> Any:
 
 def _toml(value: Any) -> str:
     """Return a value as TOML, which writes texts as JSON does, but for one sign."""
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{k} = {_toml(v)}' for k, v in value.items())} }}"
     if isinstance(value, (float, int)) and not isinstance(value, bool):
         return repr(value)
     if not isinstance(value, (bool, list, tuple)):

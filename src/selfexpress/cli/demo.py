@@ -20,7 +20,7 @@ def demo(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Folder for what is made.")
     ] = Path("demo-output"),
-    seed: Annotated[int, typer.Option(help="Of data and training.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of data and clustering.")] = 0,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -33,24 +33,19 @@ def demo(
     from selfexpress import SENet, make_subspaces
 
     output.mkdir(parents=True, exist_ok=True)
-    sizes: dict[str, Any] = {
-        "hidden_sizes": (256, 256),
-        "n_embedding": 256,
-        "max_iter": 400,
-    }
-    sizes |= {"random_state": seed, "verbose": not quiet}
+    shared: dict[str, Any] = {"random_state": seed, "verbose": not quiet}
     # Five subspaces of dimension 6 in R^30, 300 points each.
     data = make_subspaces(
         5, dimension=6, n_features=30, n_samples=300, random_state=seed
     )
-    model = SENet(5, gamma=50.0, n_train_samples=750, **sizes)
+    model = SENet(5, **shared)
     report = output / "subspaces-report.html"
     results = {
         "subspaces": _run(model, data.X, data.labels, output / "subspaces", report)
     }
     # 1,797 handwritten digits of 8x8 pixels that scikit-learn ships.
     X, truth = load_digits(return_X_y=True)
-    model = SENet(10, n_train_samples=900, **sizes)
+    model = SENet(10, **shared)
     report = output / "report.html"
     results["digits"] = _run(model, X, truth, output / "digits", report, (8, 8))
     if as_json:

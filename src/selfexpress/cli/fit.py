@@ -1,4 +1,4 @@
-"""``selfexpress fit``: train on rows, cluster them, write a model."""
+"""``selfexpress fit``: cluster rows, write a model."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def fit(
         problem = read_problem(data, name=name, images=images, truth=truth)
         model = SENet(
             n_clusters,
-            callbacks=_loggers(log_csv, log_tensorboard),
+            callbacks=_loggers(log_csv, log_tensorboard) or None,
             checkpoint=checkpoint,
             device=device,
             random_state=seed,
@@ -188,7 +188,7 @@ with_settings(fit, before="device")
 def _say_what_is_kept(checkpoint: Path | None) -> None:
     """Say how to go on with an interrupted fit."""
     if checkpoint is None:
-        text = "Nothing is kept of this fit; with --checkpoint it could be taken up."
+        text = "Nothing is kept of this fit; --checkpoint keeps a training."
     else:
         text = f"The training is kept in {checkpoint}; the same command takes it up."
     typer.echo(text, err=True)
@@ -206,8 +206,11 @@ def _print_summary(
 ) -> None:
     import numpy as np
 
+    from selfexpress.estimators.html_summary import certificate_text
+
     sizes = np.bincount(model.labels_, minlength=model.n_clusters_)
-    objective, n_samples = float(model.history_["objective"][-1]), len(model.labels_)
+    objectives, n_samples = model.history_["objective"], len(model.labels_)
+    objective = float(objectives[-1]) if len(objectives) else None
     if as_json:
         files = {"model": output, "labels": labels, "run": run}
         files["config"] = None if run is None else run / CONFIG_FILE
@@ -228,7 +231,11 @@ def _print_summary(
         print_table(("cluster", "rows"), rows)
     gamma, seconds = model.settings_["gamma"], model.timings_
     stages = ", ".join(f"{name} {took:.1f} s" for name, took in seconds.items())
-    print(f"objective {objective:.4g} after {model.n_iter_} steps, gamma {gamma:.4g}")
+    if objective is not None:
+        print(f"network: objective {objective:.4g} after {model.n_iter_} steps")
+    if certificate := model.settings_.get("certificate"):
+        print(f"coefficients: {certificate_text(certificate)}")
+    print(f"gamma {gamma:.4g}")
     print(f"{sum(seconds.values()):.1f} s: {stages}")
     print(f"model written to {output}")
     if labels is not None:

@@ -35,16 +35,19 @@ _OWN = {"n_clusters", "device", "checkpoint", "callbacks", "verbose", "random_st
 # Where the first sentence of the documentation is not for the command line.
 _HELP = {
     "block_size": "Rows handled at once.",
+    "center": "Whether the mean of the rows is subtracted first.",
     "gamma_scale": "absolute, or relative to the data.",
     "learning_rate": "Of the first step.",
+    "max_iter": "Most training steps; auto trains with --refine none only.",
     "n_cluster_samples": "Rows to build the graph of; 0 for all. Others are assigned.",
     "precision": "float32, or tf32 or bfloat16 on a GPU.",
+    "refine": "auto solves for coefficients; none takes the network's, as the paper.",
     "schedule": "adaptive to end by itself, cosine or constant.",
     "start": "alike, or random as in the paper.",
 }
 _PANELS = {"block_size": "Machine", "precision": "Machine"} | dict.fromkeys(
-    ("n_nonzero", "affinity", "n_neighbors", "n_eigenvectors", "n_init",
-     "n_references", "n_cluster_samples"), "Graph and labels",
+    ("refine", "center", "n_nonzero", "affinity", "n_neighbors", "n_eigenvectors",
+     "n_init", "n_references", "n_cluster_samples"), "Graph and labels",
 )  # fmt: skip
 
 
@@ -126,7 +129,10 @@ def _annotation(setting: Setting) -> Any:
         return Annotated[_SIMPLE[setting.type] | None, typer.Option(**shown)]
     known = (_PARSERS[kind] for kind in _PARSERS if kind in setting.kinds)
     parser, metavar = next(known, (str, "TEXT"))
-    shown |= {"parser": parser, "metavar": f"{metavar}|auto"}
+    if "None" in setting.kinds:
+        parser = _or_none(parser)
+    metavar = "auto|none" if setting.name == "refine" else f"{metavar}|auto"
+    shown |= {"parser": parser, "metavar": metavar}
     return Annotated[Any, typer.Option(**shown)]
 
 
@@ -152,6 +158,11 @@ def _or_auto(convert: Callable[[str], Any], what: str) -> Callable[[str], Any]:
             ) from error
 
     return parse
+
+
+def _or_none(convert: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return a parser that takes none for 0, which stands for None."""
+    return lambda text: 0 if text in ("0", "none") else convert(text)
 
 
 def _sizes(text: str) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
     from selfexpress.estimators.senet import SENet
 
-# Training has a bar of its own.
-_TRAINING = "training"
+# Stages with bars of their own.
+_WITH_BAR = ("training", "coefficients")
 
 
 def print_table(
@@ -64,7 +64,7 @@ def rows_bar(*, quiet: bool) -> Progress:
 def shown_stages(model: SENet, *, quiet: bool) -> Iterator[None]:
     """Show the stages of ``model.fit`` on stderr as they come, unless ``quiet``.
 
-    Each stage after training is a line with the seconds that it takes.
+    A stage without a bar of its own is a line with the seconds that it takes.
     """
     from selfexpress import distributed
 
@@ -75,7 +75,8 @@ def shown_stages(model: SENet, *, quiet: bool) -> Iterator[None]:
 
     @contextmanager
     def shown(stage: str) -> Iterator[None]:
-        with _line(stage), timed(stage):
+        has_bar = stage in _WITH_BAR[: 1 if model.refine is None else 2]
+        with nullcontext() if has_bar else _line(stage), timed(stage):
             yield
 
     # On the instance: its class must stay SENet, whose name reports show.
@@ -91,9 +92,6 @@ def _line(stage: str) -> Iterator[None]:
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    if stage == _TRAINING:
-        yield
-        return
     columns = (
         SpinnerColumn(finished_text="✓"),
         TextColumn("{task.description}"),

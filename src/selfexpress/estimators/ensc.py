@@ -13,9 +13,9 @@ from selfexpress.config import require_choice, require_count
 from selfexpress.errors import ConfigError
 from selfexpress.estimators.inductive import Expressed, InductiveClusterer, Plan
 from selfexpress.estimators.settings import chosen_candidates, require_references
-from selfexpress.estimators.solver import progress_bar, require_solved
+from selfexpress.estimators.solver import require_solved
 from selfexpress.rows.sources import ArraySource, RowSource
-from selfexpress.solvers.problem import ElasticNetConfig
+from selfexpress.solvers.problem import GAMMA_SCALES, ElasticNetConfig
 from selfexpress.training.choices import choose_exact_gamma, choose_graph, is_auto
 from selfexpress.training.gamma import require_large_enough, smallest_gamma
 
@@ -202,6 +202,7 @@ class EnSC(InductiveClusterer):
 
     def _plan(self, source: RowSource, device: torch.device) -> Plan:
         config = self._problem(30.0 if is_auto(self.gamma) else self.gamma)
+        require_choice("gamma_scale", self.gamma_scale, GAMMA_SCALES)
         require_choice("precision", self.precision, PRECISIONS)
         require_references(self.n_references)
         if self.n_candidates is not None and not is_auto(self.n_candidates):
@@ -218,10 +219,10 @@ class EnSC(InductiveClusterer):
         )
 
     def _expressed(self, plan: Plan) -> Expressed:
-        with self._timed("coefficients"), progress_bar(self.verbose) as progress:
+        with self._timed("coefficients"):
             rows = self._graph_rows(plan)
             self._decide_gamma(rows)
-            found = self._exact(rows, self._candidates(rows), progress=progress)
+            found = self._exact(rows, self._candidates(rows))
         require_solved(found.coefficients)
         self.kkt_violation_ = found.kkt_violation
         self.duality_gap_ = found.duality_gap

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -24,18 +25,18 @@ _CELL = "padding:0 10px 0 0;text-align:left;border:0;background:none"
 
 
 class ShownInNotebooks(BaseEstimator):
-    """Adds what ``SENet`` found to scikit-learn's picture of an estimator."""
+    """Adds what a fit found to scikit-learn's picture of an estimator."""
 
     def _html_repr(self) -> str:
         return f"{super()._html_repr()}{html_summary(self)}"
 
 
 def html_summary(model: Any) -> str:
-    """Return what a fitted model found: rows, clusters, training and time.
+    """Return what a fitted model found: rows, clusters, coefficients and time.
 
     Parameters
     ----------
-    model : SENet
+    model : SENet or EnSC
 
     Returns
     -------
@@ -48,15 +49,34 @@ def html_summary(model: Any) -> str:
     sizes = np.bincount(model.labels_, minlength=n_clusters)
     counted = ", counted" if model.n_clusters == "auto" else ""
     head = (
-        f"<strong>SENet</strong>: {len(model.labels_):,} rows of "
+        f"<strong>{type(model).__name__}</strong>: {len(model.labels_):,} rows of "
         f"{model.n_features_in_:,} features in {n_clusters:,} clusters{counted}"
     )
-    parts = [f"<div>{head}</div>", _training(model), _times(model), _clusters(sizes)]
+    parts = [f"<div>{head}</div>", _training(model), _certificate(model)]
+    parts += [_times(model), _clusters(sizes)]
     return f'<div style="{_BOX}">{"".join(parts)}</div>'
 
 
+def certificate_text(certificate: Mapping[str, float]) -> str:
+    """Say how near coefficients that were solved for are to the optimum."""
+    violation, excess, n_judged = (
+        certificate[name] for name in ("violation", "excess", "n_judged")
+    )
+    return (
+        f"optimality conditions hold to {violation:.2g}; objective {excess:.2%} above "
+        f"the least over all rows, by {n_judged:,.0f} of them"
+    )
+
+
+def _certificate(model: Any) -> str:
+    certificate = model.settings_.get("certificate")
+    return f"<div>{certificate_text(certificate)}</div>" if certificate else ""
+
+
 def _training(model: Any) -> str:
-    objective = np.asarray(model.history_["objective"], dtype=np.float64)
+    # EnSC has no history, a SENet without a training an empty one.
+    history = getattr(model, "history_", {})
+    objective = np.asarray(history.get("objective", ()), dtype=np.float64)
     if not len(objective):
         return ""
     text = (

@@ -30,10 +30,11 @@ from selfexpress.estimators.graph_choice import choose_graph
 from selfexpress.estimators.html_summary import ShownInNotebooks
 from selfexpress.estimators.model_file import SavedModel, read_model, write_model
 from selfexpress.estimators.settings import chosen_center, graph_rows
+from selfexpress.estimators.solver import progress_bar
 from selfexpress.ops.devices import resolve_device
 from selfexpress.ops.precision import in_own_arithmetic, own_arithmetic
 from selfexpress.rows.sources import MappedSource, RowSource, UnitRows
-from selfexpress.solvers.problem import ElasticNetConfig, Expression, Progress
+from selfexpress.solvers.problem import ElasticNetConfig, Expression
 from selfexpress.training.choices import is_auto
 from selfexpress.training.gamma import SmallestGamma
 
@@ -81,7 +82,8 @@ class Expressed:
     rows : Tensor of shape (n, D), optional
         Kept where new rows are expressed by them exactly.
     keys : Tensor of shape (n, P), optional
-        Of the rows that this process owns, where there is a network.
+        Where there is a network; of the rows that this process owns if it alone
+        gave the coefficients.
     """
 
     coefficients: sparse.csr_array
@@ -96,9 +98,13 @@ class InductiveClusterer(ShownInNotebooks, SelfExpressiveClusterer, ABC):
     network_: Any = None  # a SelfExpressiveNetwork, if one was trained
     center_: NDArray[np.float64] | None
     affinity: str
+    verbose: bool | int
     settings_: dict[str, Any]
     sample_indices_: NDArray[np.int64]
     smallest_gamma_: SmallestGamma
+    # The problem that was solved, whatever settings have become since; None if a
+    # network alone expresses rows.
+    _solved_: ElasticNetConfig | None
 
     @own_arithmetic()
     def fit(self, X: Any, y: None = None) -> Self:
@@ -127,6 +133,7 @@ class InductiveClusterer(ShownInNotebooks, SelfExpressiveClusterer, ABC):
             plan = self._plan(self._source(X, reset=True, device=device), device)
         self._drop_earlier_fit()
         self.timings_, self.settings_ = {}, plan.settings
+        self._solved_ = None
         self.center_ = None if plan.center is None else plan.center.cpu().numpy()
         expressed = self._expressed(plan)
         choice = None
@@ -314,28 +321,27 @@ class InductiveClusterer(ShownInNotebooks, SelfExpressiveClusterer, ABC):
         n_similar: int | None,
         *,
         keys: Tensor | None = None,
-        progress: Progress | None = None,
     ) -> Expression:
         """Solve for the coefficients of the graph's rows; keep the certificate."""
         candidates = Candidates(n_similar, self.network_, keys)
-        found = exact_coefficients(
-            rows, self._elastic_net(), candidates, progress=progress
-        )
+        with progress_bar(self.verbose and distributed.is_main()) as progress:
+            self._solved_ = self._elastic_net()
+            found = exact_coefficients(
+                rows, self._solved_, candidates, progress=progress
+            )
         self.settings_["certificate"] = found.certificate
         return found.expression
 
     def _chosen_references(self, expressed: Expressed, plan: Plan) -> References:
         """Return what new rows are expressed by: all rows of the graph."""
-        keys = expressed.keys
-        if keys is not None:
-            keys = distributed.gather_rows(keys)
-        return References(self.labels_, self.n_clusters_, expressed.rows, keys)
+        return References(
+            self.labels_, self.n_clusters_, expressed.rows, expressed.keys
+        )
 
     def _assignment(self) -> Assignment:
         check_is_fitted(self, "references_")
-        config = None if self.references_.rows is None else self._elastic_net()
         return Assignment(
-            self.references_, self.network_, config, n_nonzero=self._kept()
+            self.references_, self.network_, self._solved_, n_nonzero=self._kept()
         )
 
     def _kept(self) -> int | None:

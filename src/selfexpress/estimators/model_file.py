@@ -23,8 +23,10 @@ from selfexpress.config import (
     TrainConfig,
     require_choice,
     require_count,
+    require_flag,
 )
 from selfexpress.errors import ConfigError
+from selfexpress.estimators.settings import require_refine
 from selfexpress.files.container import Kind, plain_number
 from selfexpress.network import SelfExpressiveNetwork
 from selfexpress.solvers.problem import GAMMA_SCALES
@@ -47,15 +49,15 @@ _NOT_SAVED = {
     "random_state",
     "verbose",
 }
-# Settings that a saved model carries as the fit decided them.
-_DECIDED = (
+# Settings that a saved model carries as the fit decided them, those of a training if
+# there was one.
+_DECIDED = ("gamma", "l1_ratio")
+_DECIDED_IN_TRAINING = (
     "hidden_sizes",
     "n_embedding",
     "n_train_samples",
     "max_iter",
     "batch_size",
-    "gamma",
-    "l1_ratio",
     "learning_rate",
     "start",
 )
@@ -139,6 +141,10 @@ def read_model(kind: type[Model], path: Path, device: torch.device) -> Model:
         if not isinstance(parameters, dict) or parameters.keys() != known:
             raise TypeError("its settings are not those of a model of this version")
         _check_parameters(parameters)
+        if parameters["n_clusters"] != facts["n_clusters"]:
+            raise ValueError("it states two numbers of clusters")
+        if isinstance(parameters.get("hidden_sizes"), list):
+            parameters["hidden_sizes"] = tuple(parameters["hidden_sizes"])
         model = made(**parameters, device=device)
         model.settings_ = dict(facts["settings"])
         model.n_features_in_ = facts["n_features"]
@@ -146,8 +152,9 @@ def read_model(kind: type[Model], path: Path, device: torch.device) -> Model:
         if names is not None:
             model.feature_names_in_ = names
         model.network_ = _network(facts, tensors)
-        model.history_ = _history(tensors, model.network_ is not None)
-        model.n_iter_ = len(model.history_["objective"])
+        if "refine" in parameters:
+            model.history_ = _history(tensors, model.network_ is not None)
+            model.n_iter_ = len(model.history_["objective"])
         model.labels_ = _labels(tensors["labels"], facts["n_clusters"])
         model.n_clusters_ = facts["n_clusters"]
         if model.n_clusters_ > len(model.labels_):
@@ -156,7 +163,8 @@ def read_model(kind: type[Model], path: Path, device: torch.device) -> Model:
             )
         model.center_ = _center(tensors.get("center"), facts["n_features"])
         model.references_ = _references(facts, tensors, device)
-        model._elastic_net()  # refuses an impossible problem
+        problem = model._elastic_net()  # refuses an impossible one
+        model._solved_ = None if model.references_.rows is None else problem
         if model.network_ is not None:
             model.network_.to(device)
     found: Model = model
@@ -178,14 +186,14 @@ def _parameters(model: Any) -> dict[str, Any]:
         for name, value in model.get_params(deep=False).items()
         if name not in _NOT_SAVED
     }
-    decided = model.settings_
-    for name in _DECIDED:
-        if name in found and decided.get(name):
+    decided, is_trained = model.settings_, model.network_ is not None
+    for name in _DECIDED + (_DECIDED_IN_TRAINING if is_trained else ()):
+        if name in found and decided.get(name) is not None:
             found[name] = decided[name]
-    if "hidden_sizes" in found and model.network_ is not None:
+    if is_trained:
         found |= _sizes(model.network_)
-    if is_auto(model.gamma) or hasattr(model, "refine"):
-        found["gamma_scale"] = "absolute"
+    solved = model._solved_
+    found["gamma_scale"] = "absolute" if solved is None else solved.gamma_scale
     if found.get("refine", "auto") is None:
         found["affinity"] = decided["affinity"]
     found["n_clusters"] = model.references_.n_clusters
@@ -197,6 +205,9 @@ def _check_parameters(parameters: dict[str, Any]) -> None:
     given = {name: value for name, value in parameters.items() if not is_auto(value)}
     require_count("n_clusters", given["n_clusters"], advice="")
     require_choice("gamma_scale", given["gamma_scale"], GAMMA_SCALES)
+    require_refine(given.get("refine"))
+    if "center" in given:
+        require_flag("center", given["center"], advice="")
     for config in (NetworkConfig, TrainConfig, ClusterConfig):
         known = config.__dataclass_fields__.keys() & given.keys()
         if config is TrainConfig and "refine" not in parameters:

@@ -22,7 +22,9 @@ from selfexpress.estimators.settings import (
     chosen_references,
     chosen_settings,
     train_settings,
+    warn_of_no_training,
 )
+from selfexpress.estimators.solver import require_solved
 from selfexpress.rows.sources import ArraySource, RowSource
 from selfexpress.solvers.problem import ElasticNetConfig
 from selfexpress.training.callbacks import Callback, require_callbacks
@@ -282,12 +284,16 @@ class SENet(InductiveClusterer):
         require_callbacks(self.callbacks)
         require_checkpoint(self.checkpoint, self.random_state)
         rows = self._planned_rows(source, device, dtype=torch.float32)
+        warn_of_no_training(self)
         return Plan(**rows, cluster=cluster, settings=settings)
 
     def _expressed(self, plan: Plan) -> Expressed:
         source = streaming.shared(plan.whole)
-        with self._timed("training"):
-            self._train(source, plan)
+        self.network_, self.n_iter_ = None, 0
+        self.history_ = {name: np.empty(0) for name in RECORDED}
+        if plan.settings["max_iter"]:
+            with self._timed("training"):
+                self._train(source, plan)
         if self.refine is None:
             return self._learned(source, plan)
         with self._timed("coefficients"):
@@ -299,8 +305,7 @@ class SENet(InductiveClusterer):
                 keys = embed_keys(self.network_, graph, block_size=self.block_size)
             n_similar = chosen_candidates("auto", *rows.shape)
             expression = self._exact(rows, n_similar, keys=keys)
-        gamma = self.settings_["gamma"]
-        require_nonzero(expression.coefficients.nnz, gamma, self.smallest_gamma_)
+        require_solved(expression.coefficients)
         return Expressed(expression.coefficients, rows, keys)
 
     def _learned(self, source: RowSource, plan: Plan) -> Expressed:
@@ -364,12 +369,8 @@ class SENet(InductiveClusterer):
         require_large_enough(chosen["gamma"], self.smallest_gamma_)
 
     def _train(self, source: RowSource, plan: Plan) -> None:
-        """Train the network on a sample of the rows, unless no step is asked for."""
+        """Train the network on a sample of the rows."""
         chosen, device = self.settings_, plan.device
-        self.network_, self.n_iter_ = None, 0
-        self.history_ = {name: np.empty(0) for name in RECORDED}
-        if chosen["max_iter"] == 0:
-            return
         config = train_settings(self, chosen)
         network_config = NetworkConfig(chosen["hidden_sizes"], chosen["n_embedding"])
         generator = torch.Generator().manual_seed(plan.seed)

@@ -39,8 +39,10 @@ MOST_IN_GRAPH = 20_000
 _FEW_NUMBERS = 2**18
 _N_SIMILAR = 100
 # Squared length of the mean of unit rows from which on they count as one direction
-# with small differences, and the differences are what is clustered.
+# with small differences, and the differences are what is clustered; without any, up to
+# rounding, nothing would be left.
 _ONE_DIRECTION = 0.9
+_NO_DIFFERENCE = 1 - 1e-9
 # Settings that only training heeds.
 _OF_TRAINING = (
     "hidden_sizes",
@@ -72,12 +74,9 @@ def chosen_settings(model: Any, n_samples: int, device: torch.device) -> dict[st
         if ours["affinity"] == "symmetric":
             ours["affinity"] = "combined"
     given = {name: getattr(model, name) for name in ours}
-    chosen = {
+    return {
         name: ours[name] if is_auto(value) else value for name, value in given.items()
     }
-    if is_exact(model) and is_auto(model.max_iter):
-        _warn_of_no_training(model)
-    return chosen
 
 
 def require_refine(refine: object) -> None:
@@ -89,7 +88,10 @@ def require_refine(refine: object) -> None:
         )
 
 
-def _warn_of_no_training(model: Any) -> None:
+def warn_of_no_training(model: Any) -> None:
+    """Warn of settings of a training that there will not be."""
+    if not (is_exact(model) and is_auto(model.max_iter)):
+        return
     parameters = inspect.signature(type(model)).parameters
     defaults = {name: parameters[name].default for name in _OF_TRAINING}
     changed = [n for n in _OF_TRAINING if _differs(getattr(model, n), defaults[n])]
@@ -99,7 +101,7 @@ def _warn_of_no_training(model: Any) -> None:
             "max_iter='auto' trains no network where coefficients are solved for. "
             "Give max_iter, for example 1000, or refine=None.",
             IgnoredSettingWarning,
-            stacklevel=5,
+            stacklevel=4,
         )
 
 
@@ -188,7 +190,8 @@ def chosen_center(model: Any, source: RowSource, index: Tensor) -> Tensor | None
         mean = unit_rows(some_rows(source).double()).mean(dim=0)
         # Many processes must choose the same.
         length = distributed.from_main(mean.square().sum())
-        if not is_exact(model) or float(length) < _ONE_DIRECTION:
+        has_differences = _ONE_DIRECTION <= float(length) < _NO_DIFFERENCE
+        if not is_exact(model) or not has_differences:
             return None
     elif not model.center:
         return None

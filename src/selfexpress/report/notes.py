@@ -17,6 +17,8 @@ _STILL_FALLING = 0.02
 _DOUBTFUL_MARGIN = 0.2
 _LARGE_PART = 0.2
 _MOST_ALIKE = 4
+_MUCH_MISSED = 0.1
+_OR_SHORT = ", or training was too short"
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Note:
 
 def notes_on(run: Run) -> list[Note]:
     """Return the warnings of the fit, then what the numbers of the run suggest."""
-    checks = (_graph, _sizes, _classes, _training, _doubtful)
+    checks = (_graph, _sizes, _classes, _training, _candidates, _doubtful)
     found = [note for check in checks for note in check(run)]
     return [*map(Note, run.warnings), *found]
 
@@ -57,7 +59,7 @@ def _graph(run: Run) -> Iterator[Note]:
     if between >= _MOST_BETWEEN and run.coefficients.between.any():
         yield Note(
             f"{between:.0%} of the coefficients' weight joins different clusters. "
-            "Clusters overlap, or training was too short."
+            f"Clusters overlap{_OR_SHORT if run.history else ''}."
         )
 
 
@@ -125,6 +127,16 @@ def _training(run: Run) -> Iterator[Note]:
         yield Note(
             f"The objective still fell by {fall:.0%} over the last tenth of the "
             "training. More steps (max_iter) may help."
+        )
+
+
+def _candidates(run: Run) -> Iterator[Note]:
+    excess = run.certificate.get("excess", 0.0)
+    if excess >= _MUCH_MISSED:
+        yield Note(
+            f"With every row to choose from, coefficients would reach an objective "
+            f"{excess:.0%} lower than with those most alike. Where clusters are "
+            "subspaces that cross, EnSC(n_candidates=None) may do better."
         )
 
 

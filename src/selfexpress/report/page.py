@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from selfexpress.estimators.html_summary import certificate_text
 from selfexpress.files.atomic import replacing
 from selfexpress.report.charts import Chart, bar_chart, line_chart, sparkline
 from selfexpress.report.notes import notes_on
@@ -160,6 +161,7 @@ def _measures(run: Run) -> dict[str, Any]:
         "heat": _heat(run),
         "graph": _graph(run),
         "training": _training(run),
+        "certificate": certificate_text(run.certificate) if run.certificate else "",
         "time": [
             *(
                 (stage, took, took / (total or 1))

@@ -116,6 +116,7 @@ class Run:
     settings: tuple[Setting, ...]
     seconds: dict[str, float]  # by stage
     scores: dict[str, float]  # against the truth
+    certificate: dict[str, float]  # of coefficients that were solved for
     class_names: tuple[str, ...]
     warnings: tuple[str, ...]
     labels: Integers  # (N,)

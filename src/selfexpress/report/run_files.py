@@ -29,7 +29,7 @@ _MOST_CELLS = 10**8
 
 _RUN = Kind(
     "selfexpress-run",
-    version=2,
+    version=3,
     what="a run as it was written",
     advice="Run the fit again.",
 )

@@ -125,6 +125,7 @@ def save_run(
         settings=settings_of(model),
         seconds={stage: float(took) for stage, took in seconds.items()},
         scores=scores,
+        certificate=getattr(model, "settings_", {}).get("certificate", {}),
         class_names=names,
         warnings=tuple(_warning_text(each)[:LONGEST_TEXT] for each in warned),
         labels=labels,

@@ -26,6 +26,6 @@ def test_a_row_that_no_reference_expresses_gets_the_clusters_shares():
 
 
 def test_a_cluster_without_references_gets_nothing():
-    references = References(torch.zeros(2, 2), np.array([0, 2]), n_clusters=4)
+    references = References(np.array([0, 2]), n_clusters=4, keys=torch.zeros(2, 2))
     new = SparseRows(torch.tensor([[0, 1]]), torch.tensor([[1.0, 3.0]]), 2)
     np.testing.assert_allclose(cluster_weights(new, references), [[0.25, 0, 0.75, 0]])

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 SMALL = {"hidden_sizes": (32,), "n_embedding": 32, "max_iter": 20, "random_state": 0}
+SMALL |= {"refine": None}
 
 
 @pytest.fixture

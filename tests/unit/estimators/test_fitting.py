@@ -40,6 +40,7 @@ def hopeless(monkeypatch):
 def senet(seed, **settings):
     return SENet(
         12,
+        refine=None,
         hidden_sizes=(64,),
         n_embedding=64,
         max_iter=100,

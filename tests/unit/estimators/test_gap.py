@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from selfexpress.affinity.assignment import References
 from selfexpress.config import NetworkConfig
 from selfexpress.datasets.synthetic import make_subspaces
 from selfexpress.errors import ConfigError
@@ -34,6 +35,8 @@ def with_network(data, seed, **settings):
     with torch.no_grad():
         model.network_.threshold.fill_(0.5)
     model.n_features_in_ = 8
+    model.center_ = None
+    model.references_ = References(np.zeros(1, int), 1, keys=torch.zeros(1, 16))
     model.settings_ = {"gamma": 50.0, "l1_ratio": settings.get("l1_ratio", 0.9)}
     return model
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from selfexpress import SENet, make_subspaces
+from selfexpress.affinity import assignment
 from selfexpress.errors import ConfigError
 from selfexpress.estimators import streaming
 from selfexpress.metrics import adjusted_rand, clustering_accuracy
@@ -15,6 +16,7 @@ from selfexpress.rows.opening import open_rows
 from selfexpress.rows.sources import ArraySource
 
 SETTINGS = {
+    "refine": None,
     "hidden_sizes": (64,),
     "n_embedding": 64,
     "max_iter": 200,
@@ -72,7 +74,7 @@ def test_a_file_on_disk_gives_the_labels_of_the_array(data, sampled, tmp_path):
 
 
 def test_labels_come_in_blocks_in_order(data, sampled, monkeypatch):
-    monkeypatch.setitem(streaming._NAMED_ROWS, "cpu", 64)
+    monkeypatch.setitem(assignment._BLOCK_ROWS, "cpu", 64)
     blocks = list(sampled.predict_blocks(ArraySource(data.X)))
     assert [len(block) for block in blocks] == [64, 64, 64, 64, 44]
     whole = sampled.predict(data.X)
@@ -88,13 +90,14 @@ def test_a_saved_sample_predicts_alike(data, sampled, tmp_path):
     np.testing.assert_array_equal(loaded.predict(data.X), sampled.predict(data.X))
 
 
-def chosen(n_samples, *, setting="auto", n_nonzero=100):
+def chosen(n_samples, *, setting="auto", n_nonzero=100, most=None):
     return streaming.n_clustered(
         setting,
         n_samples,
         n_clusters=10,
         n_references=10_000,
         n_nonzero=n_nonzero,
+        most=most,
     )
 
 
@@ -103,6 +106,8 @@ def test_the_choice_follows_number_and_memory_and_is_logged(monkeypatch, caplog)
     caplog.set_level(logging.INFO)
     assert chosen(80_000) == 80_000
     assert chosen(80_001) == 10_000
+    assert chosen(20_000, most=20_000) == 20_000
+    assert chosen(20_001, most=20_000) == 10_000
     assert "graph of 10000 of 80001 rows" in caplog.text
     # 50,000 rows of 100 coefficients of 100 bytes are 500 MB; half must suffice.
     monkeypatch.setattr(streaming, "free_bytes", lambda device: 990_000_000)

@@ -207,10 +207,13 @@ def test_numbers_of_the_run_are_on_the_page(with_images):
 def test_odd_runs_can_be_shown(tmp_path):
     model = fitted_model()
     model.history_ = {}
+    model.settings_["certificate"]["excess"] = 0.25
     model.coefficients_ = model.coefficients_ * 0
     model.labels_ = np.r_[np.zeros(35, dtype=int), 2]
     text = Page(report_html(save_run(tmp_path, model))).text["main"]
-    assert "nothing is trained" in text
+    assert "No network was trained" in text
+    assert "objective 25.00% above the least over all rows, by 100 of them" in text
+    assert "EnSC(n_candidates=None) may do better" in text
     assert "36 of 36 samples are expressed by no other one" in text
     assert "Less than a tenth of an even share is in cluster 1, 2." in text
     # One step and one cluster.

@@ -93,21 +93,23 @@ def test_every_method_leaves_a_run(method, tmp_path):
     assert len(run.warnings) == len(warned)
     assert run.method == method.__name__
     assert run.history == {}
-    assert len(run.settings) == len(model.get_params())
+    decided = getattr(model, "settings_", {})
+    assert {each.name for each in run.settings} == {*model.get_params(), *decided}
+    assert run.certificate == decided.get("certificate", {})
 
 
 def test_settings_stand_beside_their_defaults(model, tmp_path):
     model.hidden_sizes = (31, 32)
     model.max_iter = "auto"
     # Whatever else a fit decided comes after them.
-    model.settings_ = {"refine": {"steps": 3, "gap": 1e-4}, "max_iter": 250}
+    model.settings_ = {"certificate": {"n": 3, "excess": 1e-4}, "max_iter": 250}
     found = save_run(tmp_path, model).settings
     settings = {each.name: (each.value, each.default) for each in found}
     assert settings["gamma"] == ("77.0", str(SENet().gamma))
     assert settings["hidden_sizes"][0] == "31, 32"
     assert settings["max_iter"][0] == "auto, here 250"
-    assert list(settings) == [*SENet().get_params(), "refine"]
-    assert settings["refine"] == ("steps 3, gap 0.0001", "found by the fit")
+    assert list(settings) == [*SENet().get_params(), "certificate"]
+    assert settings["certificate"] == ("n 3, excess 0.0001", "found by the fit")
 
 
 def test_a_sampled_graph_is_reported_in_the_numbers_of_all_samples(seed, tmp_path):
