@@ -323,7 +323,14 @@ class _FirstLine:
 
 
 def column_names(path: Path) -> tuple[str, ...] | None:
-    """Return the names of a CSV file's columns; None if it has none or they count."""
+    """Return the names of the columns of a ``.csv`` or ``.feather`` file.
+
+    None if it has none, if they only count, and for rows that are lists.
+    """
+    if path.suffix.lower() == ".feather":
+        schema = _feather_schema(path)
+        has_lists = any(is_list(field.type) for field in schema)
+        return None if has_lists else tuple(_columns(schema, path))
     names = _first_line(path).names
     return None if names is None or _is_count(names) else tuple(names)
 

@@ -122,7 +122,7 @@ def _open_file(path: Path, name: str | None) -> RowSource:
             return _open_safetensors(path, name)
     array = read_array(path, name=name, mmap=True)
     _require_rows(array.shape, path)
-    is_table = suffix == ".csv" and name is None
+    is_table = suffix in (".csv", ".feather") and name is None
     return as_source(array, column_names(path) if is_table else None)
 
 

@@ -253,7 +253,7 @@ def row_dtype(array: Tensor | NDArray[np.generic]) -> torch.dtype:
 
 
 def is_exact_in_single(dtype: np.dtype[Any]) -> bool:
-    """Return whether single precision holds every number of a type, even of integers."""
+    """Return whether single precision holds every number of a type, or of integers."""
     return bool(np.can_cast(dtype, np.float32))
 
 

@@ -206,6 +206,7 @@ def test_columns_become_features(write):
     assert read_labels(path, name="a").tolist() == [1, 2]
     refused(path, "'c', once, but holds 'a', 'b'", name="c")
     refused(path, "Name the one", read=read_labels)
+    assert open_rows(path).feature_names == ("a", "b")
 
 
 @pytest.mark.parametrize(
@@ -219,6 +220,7 @@ def test_lists_become_rows_and_arrive_in_parts(kind, suffix, tmp_path):
     size = {".parquet": "row_group_size", ".feather": "chunksize"}[suffix]
     WRITERS[suffix](pa.table({"v": rows, "label": names}), str(path), **{size: 2})
     actual = read_array(path)
+    assert open_rows(path).feature_names is None
     assert actual.tolist() == [[1, 2], [3, 4], [5, 6]]
     assert actual.dtype == kind.value_type.to_pandas_dtype()
     assert read_labels(path).tolist() == ["a", "b", "a"]

@@ -77,6 +77,9 @@ FILES = {
     "fixed.parquet": write_fixed_lists,
     "lists.parquet": write_lists,
     "columns.parquet": write_columns,
+    "columns.feather": lambda path, rows: pd.DataFrame(
+        rows, columns=[*"abc"]
+    ).to_feather(path),
     "rows.safetensors": write_safetensors,
     "halves.safetensors": write_bfloat16,
     "folder": write_folder,
