@@ -104,7 +104,7 @@ def _communities(X: NDArray[Any], k: int, seed: int, _: torch.device) -> Labels:
 
 
 def _pursuit(X: NDArray[Any], k: int, seed: int, device: torch.device) -> Labels:
-    model = SSCOMP(k, n_nonzero=5, random_state=seed, device=device)
+    model = SSCOMP(k, n_nonzero=5, join=False, random_state=seed, device=device)
     return np.asarray(model.fit(X).labels_)
 
 

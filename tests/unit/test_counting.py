@@ -194,16 +194,14 @@ class TestFiles:
         raw = (tmp_path / "m").read_bytes()
         (length,) = struct.unpack("<Q", raw[:8])
         header = json.loads(raw[8 : 8 + length])["__metadata__"]["selfexpress"]
-        # The format of files that were written before numbers were counted.
-        assert json.loads(header)["version"] == 1
-        assert json.loads(header)["settings"]["n_clusters"] == 5
+        assert json.loads(header)["parameters"]["n_clusters"] == 5
 
     def test_a_file_without_a_number_is_refused(self, model, tmp_path):
         model.save(tmp_path / "m")
         with safe_open(tmp_path / "m", framework="pt") as file:
             header = json.loads(file.metadata()["selfexpress"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        header["settings"]["n_clusters"] = "auto"
+        header["n_clusters"] = "auto"
         del header["checksum"]
         text = {"selfexpress": json.dumps(header)}
         save_file(tensors, tmp_path / "m", metadata=text)

@@ -114,7 +114,7 @@ def _word(path: Path, key: str, value: Any) -> Any:
             f"{key} in {path} must be a number, a text or true or false, got "
             f"{type(value).__name__}. Write it as on the command line."
         )
-    return value if isinstance(value, bool) else str(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _toml(value: Any) -> str:

@@ -106,6 +106,7 @@ class SavedModel:
             "estimator": type(model).__name__,
             "n_features": model.n_features_in_,
             "n_clusters": references.n_clusters,
+            "n_iter": model.n_iter_,
             "feature_names": None if names is None else [str(name) for name in names],
             "network": None if network is None else _sizes(network),
             "parameters": _parameters(model),
@@ -135,6 +136,7 @@ def read_model(kind: type[Model], path: Path, device: torch.device) -> Model:
             raise ValueError(f"it is of {str(facts['estimator'])[:40]!r}")
         for name in ("n_features", "n_clusters"):
             require_count(name, facts[name], advice="")
+        require_count("n_iter", facts["n_iter"], least=0, advice="")
         parameters = facts["parameters"]
         made: Any = kind
         known = set(made._get_param_names()) - _NOT_SAVED
@@ -147,14 +149,13 @@ def read_model(kind: type[Model], path: Path, device: torch.device) -> Model:
             parameters["hidden_sizes"] = tuple(parameters["hidden_sizes"])
         model = made(**parameters, device=device)
         model.settings_ = dict(facts["settings"])
-        model.n_features_in_ = facts["n_features"]
+        model.n_features_in_, model.n_iter_ = facts["n_features"], facts["n_iter"]
         names = _feature_names(facts["feature_names"], facts["n_features"])
         if names is not None:
             model.feature_names_in_ = names
         model.network_ = _network(facts, tensors)
         if "refine" in parameters:
             model.history_ = _history(tensors, model.network_ is not None)
-            model.n_iter_ = len(model.history_["objective"])
         model.labels_ = _labels(tensors["labels"], facts["n_clusters"])
         model.n_clusters_ = facts["n_clusters"]
         if model.n_clusters_ > len(model.labels_):

@@ -194,7 +194,8 @@ class SENet(InductiveClusterer):
     smallest_gamma_ : SmallestGamma
         The gammas at which coefficients start to be non-zero on this data.
     n_iter_ : int
-        Training steps done.
+        Training steps done; without a training, most rounds that the coefficients of
+        any row took.
     n_features_in_ : int
 
     Examples
@@ -289,7 +290,7 @@ class SENet(InductiveClusterer):
 
     def _expressed(self, plan: Plan) -> Expressed:
         source = streaming.shared(plan.whole)
-        self.network_, self.n_iter_ = None, 0
+        self.network_ = None
         self.history_ = {name: np.empty(0) for name in RECORDED}
         if plan.settings["max_iter"]:
             with self._timed("training"):
@@ -306,6 +307,8 @@ class SENet(InductiveClusterer):
             n_similar = chosen_candidates("auto", *rows.shape)
             expression = self._exact(rows, n_similar, keys=keys)
         require_solved(expression.coefficients)
+        if self.network_ is None:
+            self.n_iter_ = int(expression.n_iter.max())
         return Expressed(expression.coefficients, rows, keys)
 
     def _learned(self, source: RowSource, plan: Plan) -> Expressed:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from scipy import sparse
@@ -12,6 +14,10 @@ from selfexpress.estimators.solver import SolverClusterer
 from selfexpress.rows.sources import MappedSource, RowSource
 from selfexpress.solvers.problem import Progress
 from selfexpress.solvers.ssc_omp import PursuitConfig, pursuit_coefficients
+from selfexpress.training.choices import is_auto
+
+# Rows that "auto" lets express a row.
+_MOST_PURSUED = 10
 
 
 class SSCOMP(SolverClusterer):
@@ -29,8 +35,10 @@ class SSCOMP(SolverClusterer):
     n_clusters : int or "auto"
         "auto" counts them in the graph, from 2 to 100: see :doc:`/how-it-works`. The
         affinity should be "symmetric" then: few neighbours leave a graph in pieces.
-    n_nonzero : int
-        Most rows that may express a row; all others where there are fewer.
+    n_nonzero : int or "auto"
+        Most rows that may express a row; all others where there are fewer. "auto" is
+        10, or half the features where these are few: as many rows as there are
+        features express anything.
     tol : float
         Share of a row's squared norm that may be left for a pursuit to end earlier.
     normalize : bool
@@ -46,8 +54,8 @@ class SSCOMP(SolverClusterer):
         Restarts of k-means.
     join : bool
         Whether to join a graph of more pieces than clusters by weak edges between its
-        most similar rows. The method as published does not, and its graphs often fall
-        apart: which pieces share a label is then left to chance.
+        most similar rows. The method as published does not (False), and its graphs
+        often fall apart: which pieces share a label is then left to chance.
     batch_size : int or None
         Rows pursued together; None for what suits the device.
     block_size : int or None
@@ -88,14 +96,14 @@ class SSCOMP(SolverClusterer):
         self,
         n_clusters: int | str = 8,
         *,
-        n_nonzero: int = 10,
+        n_nonzero: int | str = "auto",
         tol: float = 1e-6,
         normalize: bool = True,
         affinity: str = "symmetric",
         n_neighbors: int = 3,
         n_eigenvectors: int | None = None,
         n_init: int = 20,
-        join: bool = False,
+        join: bool = True,
         batch_size: int | None = None,
         block_size: int | None = None,
         device: str | torch.device = "auto",
@@ -136,9 +144,14 @@ class SSCOMP(SolverClusterer):
             largest = rows.abs().max().clamp(min=torch.finfo(rows.dtype).tiny)
             rows = (rows / largest).to(self._dtype())
         config = PursuitConfig(
-            n_nonzero=self.n_nonzero,
+            n_nonzero=self._n_nonzero(rows.shape[1]),
             tol=self.tol,
             batch_size=self.batch_size,
             block_size=self.block_size,
         )
         return pursuit_coefficients(rows, config, progress=progress)
+
+    def _n_nonzero(self, n_features: int) -> Any:
+        if is_auto(self.n_nonzero):
+            return max(1, min(_MOST_PURSUED, n_features // 2))
+        return self.n_nonzero

@@ -135,6 +135,37 @@ def test_values_that_are_none_are_refused(fit, way, option, text, what):
     )
 
 
+@pytest.mark.filterwarnings("ignore::selfexpress.errors.DegenerateWarning")
+@pytest.mark.parametrize("word", ["none", "0"])
+def test_the_papers_way_can_be_typed(fit, shown, word):
+    more = ("--refine", word, "--center", "true", "--gamma", 100, *SMALL)
+    assert shown(*ROWS, *more)["refine"] == 0
+    ran = fit(*ROWS, *more, "--run", "run", "--json", "--quiet")
+    assert ran.exit_code == 0, ran.output
+    facts = json.loads(ran.stdout)
+    assert facts["n_iter"] == 7
+    assert "certificate" not in facts["settings"]
+    again = fit("--config", "run/config.toml", "--json", "--quiet")
+    assert json.loads(again.stdout)["objective"] == facts["objective"]
+
+
+def test_without_a_training_the_certificate_is_shown(fit):
+    ran = fit(*ROWS, "--run", "run")
+    assert "coefficients: optimality conditions hold to" in ran.stdout
+    assert "objective 0.00% above the least over all rows, by 60" in ran.stdout
+    assert "steps" not in ran.stdout
+    assert "coefficients" in ran.stderr
+    assert "# certificate = { violation = " in Path("run/config.toml").read_text()
+    facts = json.loads(fit(*ROWS, "--json", "--quiet").stdout)
+    assert facts["objective"] is None
+    assert facts["settings"]["certificate"]["excess"] == 0
+
+
+def test_a_word_that_is_no_way_to_refine_is_refused(fit):
+    with pytest.raises(ConfigError, match="refine must be 'auto' or None, got 'x'"):
+        fit(*ROWS, "--refine", "x", "--quiet")
+
+
 def test_any_text_survives_being_written():
     options = {"name": 'a"b\\c\n\t\x7fé', "seed": 3, "gamma": float("inf"), "on": True}
     assert tomllib.loads(config_text(options)) == options

@@ -25,6 +25,13 @@ def test_subspaces_are_found(affinity, seed):
     assert np.diff(model.coefficients_.indptr).max() <= 5
 
 
+@pytest.mark.parametrize(("n_features", "most"), [(2, 1), (9, 4), (60, 10)])
+def test_a_row_is_expressed_by_no_more_than_half_as_many_as_features(n_features, most):
+    X = np.random.default_rng(0).normal(size=(80, n_features))
+    model = SSCOMP(3, random_state=0).fit(X)
+    assert np.diff(model.coefficients_.indptr).max() == most
+
+
 def test_rows_that_nothing_expresses_are_an_error():
     with pytest.raises(DegenerateError, match="coefficient"):
         SSCOMP(2).fit(np.eye(6))
