@@ -35,6 +35,8 @@ _MAX_ROUNDS = 20
 _SMALLEST_GAIN = 1e-6
 # Stands for a step that never occurs; small against any that does.
 _NEVER = 1e-12
+# A larger share of linked pairs than this is treated as all.
+_MOST = 0.6
 # Has a logarithm, unlike 0.
 _TINIEST = 1e-300
 
@@ -182,24 +184,36 @@ def _pairs(joint: NDArray[np.float64]) -> Iterator[tuple[int, int]]:
     and g is 0 where x or y is. So a merge of a and b changes the loss of other pairs
     by their links to a and b alone, and only if both have some.
     """
-    joint = joint.copy()
-    loss = np.stack([_losses(joint, row) for row in range(len(joint))])
+    joint, terms = joint.copy(), _entropy_terms(joint)
+    loss = np.full_like(joint, np.inf)
+    for row in range(len(joint) - 1):
+        later = slice(row + 1, None)
+        loss[row, later] = loss[later, row] = _losses(joint, terms, row, later)
     while len(joint) > 1:
         kept, gone = sorted(map(int, np.unravel_index(loss.argmin(), loss.shape)))
         yield kept, gone
-        linked = np.flatnonzero((joint[kept] > 0) | (joint[gone] > 0))
+        linked = _places((joint[kept] > 0) | (joint[gone] > 0))
         one, other = joint[kept, linked], joint[gone, linked]
-        change = _shared(one + other) - _shared(one) - _shared(other)
-        loss[np.ix_(linked, linked)] += 2 * change
+        single = _entropy_terms(one + other) - terms[kept, linked] - terms[gone, linked]
+        change = single[:, None] + single
+        change -= _entropy_terms(np.add.outer(one + other, one + other))
+        for links in (one, other):
+            change += _entropy_terms(np.add.outer(links, links))
+        change *= 2
+        if isinstance(linked, slice):
+            loss += change
+        else:
+            loss[np.ix_(linked, linked)] += change
         joint, loss = _join(joint, kept, gone), _join(loss, kept, gone)
-        loss[kept] = loss[:, kept] = _losses(joint, kept)
+        terms = _join(terms, kept, gone)
+        terms[kept] = terms[:, kept] = _entropy_terms(joint[kept])
+        loss[kept] = loss[:, kept] = _losses(joint, terms, kept, slice(None))
         np.fill_diagonal(loss, np.inf)
 
 
-def _shared(links: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return g of every two links, (K, K)."""
-    terms = _entropy_terms(links)
-    return terms[:, None] + terms - _entropy_terms(links[:, None] + links)
+def _places(mask: NDArray[np.bool_]) -> NDArray[np.int64] | slice:
+    """Return where a mask holds; all places if it does at most, which is faster."""
+    return slice(None) if mask.mean() > _MOST else np.flatnonzero(mask)
 
 
 def _join(matrix: NDArray[np.float64], kept: int, gone: int) -> NDArray[np.float64]:
@@ -221,23 +235,22 @@ def _merged(joint: NDArray[np.float64], n_clusters: int) -> NDArray[np.int64]:
     return owner
 
 
-def _losses(joint: NDArray[np.float64], row: int) -> NDArray[np.float64]:
-    """Return the information lost by merging one cluster with each, (K,).
-
-    Infinite for itself.
-    """
-    linked = np.flatnonzero(joint[row])
+def _losses(
+    joint: NDArray[np.float64], terms: NDArray[np.float64], row: int, rows: slice
+) -> NDArray[np.float64]:
+    """Return the information lost by merging one cluster with each of some others."""
+    f, linked = _entropy_terms, _places(joint[row] > 0)
     links, own, share = joint[row], np.diag(joint), joint.sum(axis=1)
-    others = joint[:, linked]  # (K, linked)
-    f = _entropy_terms
-    outside = (f(links[linked]) + f(others) - f(links[linked] + others)).sum(axis=1)
+    outside = (terms[rows, linked] - f(joint[rows, linked] + links[linked])).sum(axis=1)
+    outside += terms[row, linked].sum()
     # The columns of the two themselves.
-    outside -= f(links[row]) + f(links) - f(links[row] + links)
-    outside -= f(links) + f(own) - f(links + own)
-    inside = f(own[row]) + f(own) + 2 * f(links) - f(own[row] + own + 2 * links)
-    shares = f(share[row]) + f(share) - f(share[row] + share)
+    outside -= terms[row, row] + terms[row, rows] - f(links[row] + links[rows])
+    own_terms = np.diag(terms)[rows]
+    outside -= terms[row, rows] + own_terms - f(links[rows] + own[rows])
+    inside = terms[row, row] + own_terms + 2 * terms[row, rows]
+    inside -= f(own[row] + own[rows] + 2 * links[rows])
+    shares = f(share)[rows] + f(share)[row] - f(share[row] + share[rows])
     loss: NDArray[np.float64] = 2 * outside + inside - 2 * shares
-    loss[row] = np.inf
     return loss
 
 
@@ -313,5 +326,7 @@ def _between(
 
 
 def _entropy_terms(shares: NDArray[np.float64]) -> NDArray[np.float64]:
-    terms: NDArray[np.float64] = shares * np.log(np.maximum(shares, _TINIEST))
+    terms: NDArray[np.float64] = np.maximum(shares, _TINIEST)
+    np.log(terms, out=terms)
+    terms *= shares
     return terms
