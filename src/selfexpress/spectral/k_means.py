@@ -25,6 +25,10 @@ _TOLERANCE = 1e-4
 _CHECK_EVERY = 5
 # Distances at a time: 2^28 float32 numbers are 1 GiB.
 _BATCH_ENTRIES = 2**28
+# Rows for each cluster, and at least, that restarts see on a CPU, and that their first
+# centres are drawn of.
+_ROWS_A_CLUSTER, _FEWEST_ROWS = 30, 10_000
+_ROWS_TO_START, _FEWEST_TO_START = 10, 2_000
 # On a CPU, as many as its cache holds.
 _BLOCK_ENTRIES = 2**18
 
@@ -61,7 +65,8 @@ def nested_k_means(
     """Return labels by k-means for each of several numbers of clusters.
 
     On a CPU, centres are drawn once for all numbers: they are drawn one after the
-    other, so that the first of many are as good a start as a few.
+    other, so that the first of many are as good a start as a few. Of many rows, all
+    restarts but the best see a sample only.
     """
     points = torch.from_numpy(embedding).to(device, torch.float32).contiguous()
     if points.device.type != "cpu":
@@ -70,19 +75,27 @@ def nested_k_means(
             for number in numbers
         ]
 
+    most = max(numbers)
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.randperm(len(points), generator=generator)
+    sample = points[order[: max(_FEWEST_ROWS, _ROWS_A_CLUSTER * most)]]
+    to_start = sample[: max(_FEWEST_TO_START, _ROWS_TO_START * most)]
+
     def drawn(start: int) -> Tensor:
         generator = torch.Generator().manual_seed(seed * n_init + start)
-        return _starting_centers(points, max(numbers), 1, generator)[0]
+        return _starting_centers(to_start, most, 1, generator)[0]
 
     starts = in_threads(drawn, range(n_init), n_threads)
     tasks = [(number, start) for number in numbers for start in starts]
     found = in_threads(
-        lambda task: _lloyd_on_cpu(points, task[1][: task[0]]), tasks, n_threads
+        lambda task: _lloyd_on_cpu(sample, task[1][: task[0]]), tasks, n_threads
     )
-    return [
-        min(found[place : place + n_init], key=lambda result: result[1])[0]
+    best = [
+        min(found[place : place + n_init], key=lambda result: result[2])[1]
         for place in range(0, len(found), n_init)
     ]
+    every = in_threads(lambda centers: _lloyd_on_cpu(points, centers), best, n_threads)
+    return [labels for labels, _, _ in every]
 
 
 def k_means(points: Tensor, n_clusters: int, *, n_init: int, seed: int) -> Tensor:
@@ -180,7 +193,7 @@ def _lloyd_on_cpu(points: Tensor, centers: Tensor) -> tuple[NDArray[np.int64], f
         if moves <= tolerance:
             break
     inertia = float((points - centers[labels]).square().sum())
-    return labels.numpy(), inertia
+    return labels.numpy(), centers, inertia
 
 
 def _assign(points: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:
