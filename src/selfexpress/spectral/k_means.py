@@ -173,8 +173,10 @@ def _lloyd(points: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:
     return labels, distances.sum(dim=0)
 
 
-def _lloyd_on_cpu(points: Tensor, centers: Tensor) -> tuple[NDArray[np.int64], float]:
-    """Return labels, (N,), and the sum of squared distances, of one restart."""
+def _lloyd_on_cpu(
+    points: Tensor, centers: Tensor
+) -> tuple[NDArray[np.int64], Tensor, float]:
+    """Return labels, (N,), centres and the sum of squared distances of one restart."""
     n_clusters = len(centers)
     tolerance = _TOLERANCE * float(points.var(dim=0).mean())
     blocks = points.split(max(1, _BLOCK_ENTRIES // n_clusters))
