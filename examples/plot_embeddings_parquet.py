@@ -49,7 +49,7 @@ pq.write_table(table, folder / "texts.parquet")
 # %%
 # ``open_rows`` leaves the file on disk.
 rows = open_rows(folder / "texts.parquet", name="embedding")
-model = SENet(4, hidden_sizes=(128,), n_embedding=128, max_iter=300, random_state=0)
+model = SENet(4, random_state=0)
 model.fit(rows)
 print(f"accuracy {clustering_accuracy(model.labels_, truth):.3f}")
 for cluster in range(4):

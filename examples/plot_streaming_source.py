@@ -40,29 +40,22 @@ class Sensors:
 
 
 # %%
-# The graph is built of a sample; all other rows are named as they stream by.
+# The graph is built of a sample; all other rows are assigned as they stream by.
 source = Sensors(20_000)
-model = SENet(
-    4,
-    hidden_sizes=(128,),
-    n_embedding=128,
-    max_iter=300,
-    n_cluster_samples=1000,
-    random_state=0,
-)
+model = SENet(4, n_cluster_samples=1000, random_state=0)
 model.fit(source)
 print(f"{len(model.labels_)} rows, {model.coefficients_.shape[0]} in the graph")
 print(f"accuracy {clustering_accuracy(model.labels_, np.arange(20_000) % 4):.4f}")
 
 # %%
-# A longer stream is named without fitting again, in memory that does not grow.
+# A longer stream is assigned without fitting again, in memory that does not grow.
 sizes = np.zeros(4, dtype=int)
 for labels in model.predict_blocks(Sensors(40_000)):
     sizes += np.bincount(labels, minlength=4)
 print(sizes)
 
 # %%
-# Seconds by stage: naming is what grows with the rows.
+# Seconds by stage: assigning is what grows with the rows.
 figure, axes = plt.subplots(figsize=(6, 2.5), layout="constrained")
 axes.barh(list(model.timings_), list(model.timings_.values()))
 axes.set(xlabel="seconds")

@@ -134,9 +134,11 @@ def _candidates(run: Run) -> Iterator[Note]:
     excess = run.certificate.get("excess", 0.0)
     if excess >= _MUCH_MISSED:
         yield Note(
-            f"With every row to choose from, coefficients would reach an objective "
-            f"{excess:.0%} lower than with those most alike. Where clusters are "
-            "subspaces that cross, EnSC(n_candidates=None) may do better."
+            f"The objective is {excess:.0%} above the least that coefficients on all "
+            "rows, not only those most alike, would reach. This is usual for text and "
+            "images; where clusters are subspaces that cross, EnSC(n_candidates=None) "
+            "may do better.",
+            is_warning=False,
         )
 
 

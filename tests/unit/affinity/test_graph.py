@@ -8,7 +8,12 @@ import pytest
 from scipy import sparse
 
 from selfexpress.affinity import nearest_rows as module
-from selfexpress.affinity.graph import build_affinity
+from selfexpress.affinity.graph import (
+    build_affinity,
+    expressed_alike,
+    joined_graphs,
+    share_within,
+)
 from selfexpress.affinity.nearest_rows import by_dense_blocks, nearest_rows
 from selfexpress.affinity.sparse_rows import SparseRows, normalize_rows
 from selfexpress.errors import DegenerateWarning
@@ -173,3 +178,37 @@ def test_squared_cosines_compare_every_two_rows(seed):
     np.fill_diagonal(expected, 0)
     found = build_affinity(coefficients, kind="squared_cosines")
     np.testing.assert_allclose(found.toarray(), expected, atol=1e-6)
+
+
+def test_joined_graphs_weigh_nodes_of_any_degree_alike():
+    pair = np.array([[0.0, 4.0], [4.0, 0.0]])
+    large, small = sparse.csr_array(pair), sparse.csr_array(pair / 100)
+    joined = joined_graphs((3.0, large), (1.0, small))
+    np.testing.assert_allclose(joined.toarray(), pair)  # 3 + 1 of what becomes 1
+
+
+def test_the_share_within_counts_the_weight_of_edges():
+    weights = np.array([[0, 3, 1, 0], [3, 0, 0, 0], [1, 0, 0, 2], [0, 0, 2, 0]])
+    labels = np.array([0, 0, 1, 1])
+    found = share_within(sparse.csr_array(weights.astype(float)), labels)
+    assert found == pytest.approx(10 / 12)
+
+
+def test_rows_expressed_alike_are_joined_whatever_the_signs():
+    values = np.array([[0, 0, 1, 2], [0, 0, -1, 2], [1, -1, 0, 0], [1, 1, 0, 0.0]])
+    graph = expressed_alike(sparse.csr_array(values), device="cpu").toarray()
+    np.testing.assert_allclose(graph[0], [0, 1, 0, 0], rtol=1e-6)
+    np.testing.assert_allclose(graph[2], [0, 0, 0, 1], rtol=1e-6)
+
+
+def test_the_combined_graph_is_three_parts_expressing_to_one_expressed_alike(seed):
+    rows = random_rows(seed, (40, 40))
+    rows.setdiag(0)
+    rows.eliminate_zeros()
+    expected = joined_graphs(
+        (3.0, build_affinity(rows, kind="symmetric")),
+        (1.0, expressed_alike(rows, device="cpu")),
+    )
+    found = build_affinity(rows, kind="combined")
+    np.testing.assert_allclose(found.toarray(), expected.toarray())
+    assert abs(found - found.T).max() < 1e-7
