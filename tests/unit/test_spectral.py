@@ -206,6 +206,20 @@ def test_nested_k_means_is_as_good_as_that_of_scikit_learn(seed):
         assert inertia < 1.01 * expected
 
 
+def test_nested_k_means_of_a_sample_labels_all_rows(seed, monkeypatch):
+    """Whatever the number of threads."""
+    monkeypatch.setattr(k_means_module, "_FEWEST_ROWS", 100)
+    monkeypatch.setattr(k_means_module, "_FEWEST_TO_START", 50)
+    rng = np.random.default_rng(seed)
+    truth = np.repeat(np.arange(3), 200)
+    points = 10 * np.eye(3)[truth] + rng.normal(size=(600, 3))
+    for n_threads in (1, 2):
+        labels = nested_k_means(
+            points, [3], n_init=3, seed=seed, device="cpu", n_threads=n_threads
+        )[0]
+        assert_same_partition(labels, truth)
+
+
 def test_a_ring_is_left_to_the_other_solver(monkeypatch):
     """Its first eigenvalues are nearly equal: filters tell them apart too slowly."""
     monkeypatch.setattr(eigenvectors, "_DENSE_SIZE", 0)
