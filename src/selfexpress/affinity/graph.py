@@ -17,7 +17,7 @@ from selfexpress.ops.sparse import normalized_adjacency
 # Rows joined to each where the same rows express them, and how much the graph of the
 # coefficients themselves counts beside these.
 _N_ALIKE = 15
-_EXPRESSING = 3.0
+_EXPRESSING = 8.0
 _NONE = 1e-12
 
 

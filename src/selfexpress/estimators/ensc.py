@@ -50,7 +50,7 @@ class EnSC(InductiveClusterer):
     n_clusters : int or "auto"
         "auto" counts them in the graph, from 2 to 100: see :doc:`/how-it-works`.
     gamma : float or "auto"
-        Weight of the reconstruction against the penalty. "auto" is 30 times what a
+        Weight of the reconstruction against the penalty. "auto" is 12 times what a
         typical row needs for a coefficient that is not zero.
     l1_ratio : float
         Share of the l1 norm in the elastic net, 0 to 1. Lower values connect the

@@ -75,7 +75,7 @@ class SENet(InductiveClusterer):
         coefficients of the network as they are.
     gamma : float or "auto"
         Weight of the reconstruction against sparsity. Larger values use more and
-        larger coefficients; raise it when rows stay without any. "auto" is 30,
+        larger coefficients; raise it when rows stay without any. "auto" is 12,
         relative. A network trains with 100, relative; 30 if training starts with like
         rows, or 10 if ``l1_ratio`` is below 0.5 then, too.
     gamma_scale : {"absolute", "relative"}
