@@ -131,9 +131,9 @@ METHODS: dict[str, Method] = {
     "network alone": _ours(**DEFAULTS),
     "SENet()": _ours(),
     "EnSC()": _elastic_net,
-    "SENet(), network": _ours(max_iter=1000),
+    "SENet() and network": _ours(max_iter=1000),
 }
-OURS, SAME = "SENet()", ("EnSC()", "SENet(), network")
+OURS, SAME = "SENet()", ("EnSC()", "SENet() and network")
 RIVALS = tuple(name for name in METHODS if name not in (OURS, *SAME))
 
 
