@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,6 +37,7 @@ from selfexpress.cli.outputs import (
     run_files,
 )
 from selfexpress.cli.terminal import print_table, shown_stages
+from selfexpress.errors import ConfigError
 
 if TYPE_CHECKING:
     from selfexpress import SENet
@@ -141,6 +143,9 @@ def fit(
         },
     )
     require_outside(data, run=run, checkpoint=checkpoint)
+    chosen = given_settings(settings)
+    if log_csv is not None or log_tensorboard is not None:
+        _require_training(chosen)
     with distributed.process_group():
         problem = read_problem(data, name=name, images=images, truth=truth)
         model = SENet(
@@ -150,7 +155,7 @@ def fit(
             device=device,
             random_state=seed,
             verbose=not quiet,
-            **given_settings(settings),
+            **chosen,
         )
         with recorded_warnings() as warned, shown_stages(model, quiet=quiet):
             try:
@@ -183,6 +188,16 @@ def fit(
 
 
 with_settings(fit, before="device")
+
+
+def _require_training(settings: Mapping[str, Any]) -> None:
+    """Refuse a log of steps that will not be."""
+    is_exact = settings.get("refine", AUTO) is not None
+    if is_exact and settings.get("max_iter", AUTO) == AUTO:
+        raise ConfigError(
+            "--log-csv and --log-tensorboard must go with a training, which they "
+            "record, but none was asked for. Give --max-iter 1000, or --refine none."
+        )
 
 
 def _say_what_is_kept(checkpoint: Path | None) -> None:

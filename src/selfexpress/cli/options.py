@@ -41,7 +41,7 @@ _HELP = {
     "max_iter": "Most training steps; auto trains with --refine none only.",
     "n_cluster_samples": "Rows to build the graph of; 0 for all. Others are assigned.",
     "precision": "float32, or tf32 or bfloat16 on a GPU.",
-    "refine": "auto solves for coefficients; none takes the network's, as the paper.",
+    "refine": "auto solves for coefficients; none, as in the paper, learns them.",
     "schedule": "adaptive to end by itself, cosine or constant.",
     "start": "alike, or random as in the paper.",
 }

@@ -166,6 +166,13 @@ def test_a_word_that_is_no_way_to_refine_is_refused(fit):
         fit(*ROWS, "--refine", "x", "--quiet")
 
 
+@pytest.mark.parametrize("option", ["--log-csv", "--log-tensorboard"])
+def test_a_log_without_a_training_is_refused(fit, option):
+    with pytest.raises(ConfigError, match="must go with a training"):
+        fit(*ROWS, option, "log.csv", "--quiet")
+    assert not Path("m").exists()
+
+
 def test_any_text_survives_being_written():
     options = {"name": 'a"b\\c\n\t\x7fé', "seed": 3, "gamma": float("inf"), "on": True}
     assert tomllib.loads(config_text(options)) == options

@@ -299,6 +299,21 @@ def test_a_refused_setting_leaves_the_earlier_fit(method, name, value, data):
     assert len(model.predict(data.X)) == 600
 
 
+@pytest.mark.gpu
+@METHODS
+def test_gpu_and_cpu_agree_and_exchange_models(method, data, tmp_path):
+    on_cpu, on_gpu = (
+        method(4, device=device, random_state=0).fit(data.X)
+        for device in ("cpu", "cuda")
+    )
+    assert_same_partition(on_gpu.labels_, on_cpu.labels_)
+    for model, device in ((on_gpu, "cpu"), (on_cpu, "cuda")):
+        model.save(tmp_path / "m")
+        loaded = method.load(tmp_path / "m", device=device)
+        agree = loaded.predict(data.X) == model.predict(data.X)
+        assert agree.mean() >= 0.99
+
+
 @METHODS
 def test_rows_without_any_likeness_are_refused(method):
     with pytest.raises(DegenerateError, match="orthogonal"):
