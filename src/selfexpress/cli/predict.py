@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="Model that fit wrote.")],
+    model: Annotated[Path, typer.Argument(help="Model that fit or save wrote.")],
     data: Data,
     output: Annotated[Path, typer.Option("--output", "-o", help="Labels to write.")],
     probabilities: Annotated[
@@ -36,8 +36,10 @@ def predict(
 
     Example: selfexpress predict rows.selfexpress new.npy -o labels.npy
     """
-    from selfexpress import SENet, distributed
+    from selfexpress import EnSC, SENet, distributed
+    from selfexpress.estimators.model_file import read_model
     from selfexpress.files.arrays import FORMATS, write_array
+    from selfexpress.ops.devices import resolve_device
 
     for path in (output, probabilities):
         require_writable(path, suffixes=FORMATS)
@@ -46,7 +48,8 @@ def predict(
         {"--output": output, "--probabilities": probabilities},
     )
     with distributed.process_group():
-        fitted = SENet.load(model, device=device)
+        kinds: tuple[type[Any], ...] = (SENet, EnSC)
+        fitted = read_model(kinds, model, resolve_device(device))
         rows = read_rows(data, name=name)
         if probabilities is not None:
             if not distributed.is_main():

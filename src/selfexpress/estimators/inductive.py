@@ -273,7 +273,7 @@ class InductiveClusterer(ShownInNotebooks, SelfExpressiveClusterer, ABC):
         CheckpointError
             If the file is missing, damaged or no model of this class.
         """
-        return read_model(cls, Path(path), resolve_device(device))
+        return read_model((cls,), Path(path), resolve_device(device))
 
     @abstractmethod
     def _plan(self, source: RowSource, device: torch.device) -> Plan:

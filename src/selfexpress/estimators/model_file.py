@@ -7,6 +7,7 @@ before anything is built from it, and nothing in it can run.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -122,8 +123,8 @@ def write_model(model: SavedModel, path: Path) -> None:
     MODEL.write(path, model.facts, model.tensors)
 
 
-def read_model(kind: type[Model], path: Path, device: torch.device) -> Model:
-    """Read a model of a class onto a device.
+def read_model(kinds: Sequence[type[Model]], path: Path, device: torch.device) -> Model:
+    """Read a model of one of the classes onto a device.
 
     Raises
     ------
@@ -132,13 +133,14 @@ def read_model(kind: type[Model], path: Path, device: torch.device) -> Model:
     """
     with MODEL.reading(path) as contents:
         facts, tensors = contents.facts, contents.tensors
-        if facts["estimator"] != kind.__name__:
-            raise ValueError(f"it is of {str(facts['estimator'])[:40]!r}")
-        for name in ("n_features", "n_clusters"):
-            require_count(name, facts[name], advice="")
+        name = str(facts["estimator"])
+        if name not in (known_kinds := {kind.__name__: kind for kind in kinds}):
+            raise ValueError(f"it is of {name[:40]!r}")
+        for count in ("n_features", "n_clusters"):
+            require_count(count, facts[count], advice="")
         require_count("n_iter", facts["n_iter"], least=0, advice="")
         parameters = facts["parameters"]
-        made: Any = kind
+        made: Any = known_kinds[name]
         known = set(made._get_param_names()) - _NOT_SAVED
         if not isinstance(parameters, dict) or parameters.keys() != known:
             raise TypeError("its settings are not those of a model of this version")

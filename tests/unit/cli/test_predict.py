@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from selfexpress import SENet, make_subspaces
+from selfexpress import EnSC, SENet, make_subspaces
 from selfexpress.cli import inputs
 from selfexpress.files.arrays import FORMATS, read_labels, write_array
 from selfexpress.rows.sources import RowSource
@@ -47,6 +47,15 @@ def test_labels_are_those_of_the_model_in_every_format(model, data, predict, suf
     expected = SENet.load(model, device="cpu").predict(data.X)
     np.testing.assert_array_equal(read_labels(f"labels{suffix}"), expected)
     assert found["cluster_sizes"] == np.bincount(expected).tolist()
+
+
+def test_models_of_ensc_predict_as_well(data, call):
+    np.save("rows.npy", data.X)
+    model = EnSC(2, random_state=0).fit(data.X)
+    model.save("ensc.selfexpress")
+    words = ("predict", "ensc.selfexpress", "rows.npy", "-o", "labels.npy")
+    assert call(*words, "--device", "cpu").exit_code == 0
+    np.testing.assert_array_equal(np.load("labels.npy"), model.predict(data.X))
 
 
 def test_large_files_and_folders_are_streamed_with_the_same_result(
