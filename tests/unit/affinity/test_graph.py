@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from selfexpress.affinity import graph
 from selfexpress.affinity import nearest_rows as module
 from selfexpress.affinity.graph import (
     build_affinity,
@@ -201,12 +202,12 @@ def test_rows_expressed_alike_are_joined_whatever_the_signs():
     np.testing.assert_allclose(graph[2], [0, 0, 0, 1], rtol=1e-6)
 
 
-def test_the_combined_graph_is_three_parts_expressing_to_one_expressed_alike(seed):
+def test_the_combined_graph_adds_rows_expressed_alike_to_those_expressing(seed):
     rows = random_rows(seed, (40, 40))
     rows.setdiag(0)
     rows.eliminate_zeros()
     expected = joined_graphs(
-        (3.0, build_affinity(rows, kind="symmetric")),
+        (graph._EXPRESSING, build_affinity(rows, kind="symmetric")),
         (1.0, expressed_alike(rows, device="cpu")),
     )
     found = build_affinity(rows, kind="combined")
