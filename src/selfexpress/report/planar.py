@@ -59,6 +59,7 @@ def planar_map(embedding: Floats, *, seed: int = 0) -> NDArray[np.float64]:
 
 def _tsne(points: Floats, seed: int) -> Floats:
     from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
 
     n_samples, n_dimensions = points.shape
     if n_samples < _LEAST_FOR_TSNE:
@@ -66,7 +67,8 @@ def _tsne(points: Floats, seed: int) -> Floats:
     # Components of a graph that fell apart are single points of the embedding. Points
     # that start in one place never part; apart by a hair, they become a round patch.
     rng = np.random.default_rng(seed)
-    with warnings.catch_warnings():
+    # On a busy machine threads spend most of its short steps waiting for one another.
+    with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")
         tsne = TSNE(
             perplexity=min(30.0, (n_samples - 1) / 3),
