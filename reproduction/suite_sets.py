@@ -1,7 +1,8 @@
 """The data sets of the suite: rows as users bring them, and their true classes.
 
 Rules of the library were chosen while looking at the sets of ``CHOSEN_ON``. Those of
-``CONFIRMED_ON`` were named before anything was run on them.
+``CONFIRMED_ON`` were named before anything was run on them. Tables and tracks were among
+the latter until a rule for two or three clusters, which lost on tables, was changed.
 """
 
 from __future__ import annotations
@@ -280,15 +281,26 @@ CHOSEN_ON = {
     "union-affine": Set(
         "8 flats of dimension 4 in R^20", "subspaces", partial(_affine, 8, 4, 20)
     ),
-}
-
-CONFIRMED_ON = {
     "hopkins155": Set("Hopkins155, levelled tracks", "tracks", _tracks),
     "coil20-white": Set(
         "COIL-20, whitened",
         "images",
         partial(_scattered, "coil20", n_components=150, whiten=True),
     ),
+    "wine": Set(
+        "wine, standardised", "tables", partial(_table, sklearn.datasets.load_wine)
+    ),
+    "breast-cancer": Set(
+        "breast cancer, standardised",
+        "tables",
+        partial(_table, sklearn.datasets.load_breast_cancer),
+    ),
+    "iris": Set(
+        "iris, standardised", "tables", partial(_table, sklearn.datasets.load_iris)
+    ),
+}
+
+CONFIRMED_ON = {
     "orl-white": Set(
         "ORL faces, whitened",
         "images",
@@ -309,17 +321,6 @@ CONFIRMED_ON = {
     ),
     "fashion-train": Set(
         "10,000 of Fashion-MNIST's, pixels", "images", partial(_pixels, "fashion-train")
-    ),
-    "wine": Set(
-        "wine, standardised", "tables", partial(_table, sklearn.datasets.load_wine)
-    ),
-    "breast-cancer": Set(
-        "breast cancer, standardised",
-        "tables",
-        partial(_table, sklearn.datasets.load_breast_cancer),
-    ),
-    "iris": Set(
-        "iris, standardised", "tables", partial(_table, sklearn.datasets.load_iris)
     ),
     "union-12": Set(
         "12 of dimension 9 in R^18",

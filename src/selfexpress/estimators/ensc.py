@@ -25,6 +25,8 @@ _FLOAT32_LIMIT = 1e-6
 # Of the search for gamma.
 _BLOCK_SIZE = 16_384
 _L1_RATIO = 0.9
+# Stands for one that is not known yet where the other settings are checked.
+_ANY_GAMMA = 10.0
 
 
 class EnSC(InductiveClusterer):
@@ -51,10 +53,12 @@ class EnSC(InductiveClusterer):
         "auto" counts them in the graph, from 2 to 100: see :doc:`/how-it-works`.
     gamma : float or "auto"
         Weight of the reconstruction against the penalty. "auto" is 12 times what a
-        typical row needs for a coefficient that is not zero.
-    l1_ratio : float
+        typical row needs for a coefficient that is not zero, or 6 times if ``l1_ratio``
+        is below 0.5.
+    l1_ratio : float or "auto"
         Share of the l1 norm in the elastic net, 0 to 1. Lower values connect the
-        graph better, higher values keep subspaces apart better.
+        graph better, higher values keep subspaces apart better. "auto" is 0.9, and
+        0.3 for two or three clusters of fewer than 2,000 rows.
     gamma_scale : {"absolute", "relative"}
         ``"absolute"`` takes ``gamma`` as it is, like SENet. ``"relative"`` takes
         ``gamma * l1_ratio / max_i |<x_i, x_j>|`` for row j, like the method's first
@@ -158,7 +162,7 @@ class EnSC(InductiveClusterer):
         n_clusters: int | str = 8,
         *,
         gamma: float | str = "auto",
-        l1_ratio: float = 0.9,
+        l1_ratio: float | str = "auto",
         gamma_scale: str = "absolute",
         n_candidates: int | str | None = "auto",
         tol: float = 1e-3,
@@ -201,17 +205,19 @@ class EnSC(InductiveClusterer):
         self.random_state = random_state
 
     def _plan(self, source: RowSource, device: torch.device) -> Plan:
-        config = self._problem(30.0 if is_auto(self.gamma) else self.gamma)
+        ours = choose_graph(self.n_clusters, len(source))
+        l1_ratio = ours["l1_ratio"] if is_auto(self.l1_ratio) else self.l1_ratio
+        gamma = _ANY_GAMMA if is_auto(self.gamma) else self.gamma
+        config = self._problem(gamma, l1_ratio)
         require_choice("gamma_scale", self.gamma_scale, GAMMA_SCALES)
         require_choice("precision", self.precision, PRECISIONS)
         require_references(self.n_references)
         if self.n_candidates is not None and not is_auto(self.n_candidates):
             advice = "Use 'auto', or None for all rows."
             require_count("n_candidates", self.n_candidates, advice=advice)
-        graph = choose_graph(self.n_clusters, len(source))["affinity"]
-        chosen = "combined" if graph == "symmetric" else graph
-        affinity = chosen if is_auto(self.affinity) else self.affinity
-        settings = {"l1_ratio": self.l1_ratio, "affinity": affinity}
+        graph = "combined" if ours["affinity"] == "symmetric" else ours["affinity"]
+        affinity = graph if is_auto(self.affinity) else self.affinity
+        settings = {"l1_ratio": l1_ratio, "affinity": affinity}
         return Plan(
             **self._planned_rows(source, device, dtype=self._dtype(config)),
             cluster=self._cluster_config(len(source), affinity=affinity),
@@ -231,7 +237,8 @@ class EnSC(InductiveClusterer):
         return Expressed(found.coefficients, rows)
 
     def _candidates(self, rows: Tensor) -> int | None:
-        is_whole = self.l1_ratio == 0 or self.gamma_scale == "relative"
+        l1_ratio = self.settings_["l1_ratio"]
+        is_whole = l1_ratio == 0 or self.gamma_scale == "relative"
         if is_auto(self.n_candidates) and is_whole and not is_auto(self.gamma):
             return None
         return chosen_candidates(self.n_candidates, *rows.shape)
@@ -242,17 +249,20 @@ class EnSC(InductiveClusterer):
         chosen["gamma"] = self.gamma
         if is_auto(self.gamma):
             source = ArraySource(rows, device=rows.device)
-            l1_ratio = self.l1_ratio or _L1_RATIO
+            l1_ratio = chosen["l1_ratio"] or _L1_RATIO
             bound = smallest_gamma(source, l1_ratio, block_size=_BLOCK_SIZE)
             require_large_enough(np.inf, bound)
-            chosen["gamma"] = choose_exact_gamma(self.gamma, "absolute", bound)
+            chosen["gamma"] = choose_exact_gamma(
+                self.gamma, "absolute", bound, l1_ratio
+            )
 
     def _elastic_net(self) -> ElasticNetConfig:
-        return self._problem(self.settings_["gamma"])
+        return self._problem(self.settings_["gamma"], self.settings_["l1_ratio"])
 
-    def _problem(self, gamma: Any) -> ElasticNetConfig:
+    def _problem(self, gamma: Any, l1_ratio: Any) -> ElasticNetConfig:
         names = set(signature(ElasticNetConfig).parameters) & set(self.get_params())
-        given = {name: getattr(self, name) for name in names} | {"gamma": gamma}
+        given = {name: getattr(self, name) for name in names}
+        given |= {"gamma": gamma, "l1_ratio": l1_ratio}
         if is_auto(self.gamma):
             given["gamma_scale"] = "absolute"
         config = ElasticNetConfig(**given)

@@ -10,6 +10,7 @@ give, of some thousand rows where there are more.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from scipy import sparse
@@ -32,6 +33,10 @@ _N_SIMILAR = 10
 # Rows that the choice is made on, at most, and of each cluster at least.
 _MOST_TRIED, _ROWS_A_CLUSTER = 3000, 30
 _N_CANDIDATES = 100
+# How much a graph of similar rows counts beside that of rows expressed alike.
+_OF_SIMILAR = 2.0
+# How much larger the share of links within clusters must be.
+_MARGIN = 0.02
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,8 @@ def choose_graph(
     seed : int
     """
     device = rows.device
-    of_coefficients = build_affinity(coefficients, kind="combined", device=device)
+    build = partial(build_affinity, kind=config.affinity, device=device)
+    of_coefficients = build(coefficients)
     tried, some = of_coefficients, rows
     wanted = 2 if isinstance(config.n_clusters, str) else config.n_clusters
     n_tried = max(_MOST_TRIED, _ROWS_A_CLUSTER * wanted)
@@ -81,7 +87,7 @@ def choose_graph(
         some = rows[torch.arange(n_tried, device=device) * len(rows) // n_tried]
         local = replace(problem, is_local=True)
         found = exact_coefficients(some, local, Candidates(_N_CANDIDATES), judge=False)
-        tried = build_affinity(found.expression.coefficients, kind="combined")
+        tried = build(found.expression.coefficients)
     clusters = spectral_clusters(
         tried,
         config.n_clusters,
@@ -93,9 +99,9 @@ def choose_graph(
     similar = neighbor_graph(some, n_neighbors=_N_SIMILAR)
     by_degree = joined_graphs((1.0, similar))
     labels = clusters.labels
-    if share_within(by_degree, labels) <= share_within(tried, labels):
+    if share_within(by_degree, labels) <= share_within(tried, labels) + _MARGIN:
         return GraphChoice(of_coefficients, False, clusters if is_whole else None)
     if not is_whole:
         similar = neighbor_graph(rows, n_neighbors=_N_SIMILAR)
     alike = expressed_alike(coefficients, device=device)
-    return GraphChoice(joined_graphs((1.0, alike), (1.0, similar)), True)
+    return GraphChoice(joined_graphs((1.0, alike), (_OF_SIMILAR, similar)), True)

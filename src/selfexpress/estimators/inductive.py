@@ -137,8 +137,7 @@ class InductiveClusterer(ShownInNotebooks, SelfExpressiveClusterer, ABC):
         self.center_ = None if plan.center is None else plan.center.cpu().numpy()
         expressed = self._expressed(plan)
         choice = None
-        may_choose = is_auto(self.affinity) and plan.cluster.affinity == "combined"
-        if may_choose and expressed.rows is not None:
+        if is_auto(self.affinity) and expressed.rows is not None:
             with self._timed("graph"):
                 choice = choose_graph(
                     expressed.coefficients,

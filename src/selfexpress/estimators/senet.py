@@ -76,8 +76,8 @@ class SENet(InductiveClusterer):
     gamma : float or "auto"
         Weight of the reconstruction against sparsity. Larger values use more and
         larger coefficients; raise it when rows stay without any. "auto" is 12,
-        relative. A network trains with 100, relative; 30 if training starts with like
-        rows, or 10 if ``l1_ratio`` is below 0.5 then, too.
+        relative, or 6 if ``l1_ratio`` is below 0.5. A network trains with 100; with 30
+        if training starts with like rows, or 10 if ``l1_ratio`` is below 0.5 then, too.
     gamma_scale : {"absolute", "relative"}
         ``"relative"`` takes ``gamma`` times the value at which a typical row's
         coefficients start to be non-zero, which means the same for all data.
@@ -367,7 +367,7 @@ class SENet(InductiveClusterer):
         if self.network_ is not None:
             chosen["training_gamma"] = chosen["gamma"]
         chosen["gamma"] = choose_exact_gamma(
-            self.gamma, self.gamma_scale, self.smallest_gamma_
+            self.gamma, self.gamma_scale, self.smallest_gamma_, chosen["l1_ratio"]
         )
         require_large_enough(chosen["gamma"], self.smallest_gamma_)
 

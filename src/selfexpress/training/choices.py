@@ -112,15 +112,21 @@ def choose_gamma(
     return gamma * bound.typical if scale == "relative" and has_scale else gamma
 
 
-def choose_exact_gamma(gamma: float | str, scale: str, bound: SmallestGamma) -> float:
+def choose_exact_gamma(
+    gamma: float | str, scale: str, bound: SmallestGamma, l1_ratio: float
+) -> float:
     """Return an absolute gamma for coefficients that are solved for.
 
     "auto" is 12 times what a typical row needs for a coefficient that is not zero:
-    little enough for noise of features and text, enough for subspaces that cross.
+    little enough for noise of features and text, enough for subspaces that cross. A
+    penalty that is more of squares than of sizes takes half of that.
     """
     has_scale = math.isfinite(bound.typical) and bound.typical > 0
     if isinstance(gamma, str):
-        return (_RELATIVE_EXACT_GAMMA * bound.typical) if has_scale else 12.0
+        relative = _RELATIVE_EXACT_GAMMA
+        if l1_ratio < _MORE_SQUARES:
+            relative /= 2
+        return relative * bound.typical if has_scale else relative
     return gamma * bound.typical if scale == "relative" and has_scale else gamma
 
 
