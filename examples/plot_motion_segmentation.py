@@ -31,7 +31,9 @@ except DataError:
 found = {}
 for name, (rows, truth) in problems.items():
     n_motions = len(set(truth.tolist()))
-    model = EnSC(n_motions, gamma=20, affinity="symmetric", random_state=0)
+    model = EnSC(
+        n_motions, gamma=20, l1_ratio=0.9, affinity="symmetric", random_state=0
+    )
     found[name] = model.fit_predict(Trajectories().fit_transform(rows))
     accuracy = clustering_accuracy(found[name], truth)
     print(

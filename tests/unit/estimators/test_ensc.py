@@ -45,7 +45,7 @@ def test_subspaces_are_found(data, affinity, l1_ratio, seed):
 
 
 def test_every_row_carries_its_certificate(data):
-    model = EnSC(3, gamma=200.0, tol=1e-4).fit(data.X)
+    model = EnSC(3, gamma=200.0, l1_ratio=0.9, tol=1e-4).fit(data.X)
     rows = unit_rows(torch.from_numpy(data.X).float())
     proof = certify(rows, model.coefficients_, gamma=200.0, l1_ratio=0.9)
     assert model.kkt_violation_.max() <= 1e-4
@@ -80,7 +80,7 @@ def test_every_kind_of_input_gives_the_same_coefficients(data, tmp_path):
 
 def test_gamma_too_small_for_any_coefficient_is_an_error(data):
     with pytest.raises(DegenerateError, match="Raise gamma"):
-        EnSC(3, gamma=0.5).fit(data.X)
+        EnSC(3, gamma=0.5, l1_ratio=0.9).fit(data.X)
 
 
 def test_relative_gamma_is_another_problem(data):
@@ -117,7 +117,7 @@ def test_verbose_shows_progress_on_stderr_only(data, capsys):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_certificate_is_of_the_rows_given(data, dtype):
     X = data.X.astype(dtype)
-    model = EnSC(3, gamma=2e4, tol=1e-6, random_state=0).fit(X)
+    model = EnSC(3, gamma=2e4, l1_ratio=0.9, tol=1e-6, random_state=0).fit(X)
     rows = unit_rows(torch.from_numpy(X).double())
     residual = rows - torch.from_numpy(model.coefficients_.toarray()) @ rows
     g = 2e4 * (residual @ rows.T).numpy()
