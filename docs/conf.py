@@ -22,7 +22,13 @@ extensions = [
     "sphinx.ext.viewcode",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "gallery/*.ipynb", "gallery/*.py", "gallery/**/*.zip"]
+exclude_patterns = [
+    "_build",
+    "suite.md",
+    "gallery/*.ipynb",
+    "gallery/*.py",
+    "gallery/**/*.zip",
+]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 
 myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]

@@ -13,6 +13,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from reproduction.catalogue import PAPER
 from reproduction.record import Record
 from reproduction.runner import Experiment, Results
+from reproduction.suite import SUITE, picture
 from reproduction.summary import Panel, Plot, Summary, Table
 from selfexpress.errors import DataError
 
@@ -84,6 +85,20 @@ def write_page(path: Path, results: Results) -> None:
     parts = [_INTRODUCTION]
     for experiment in PAPER.values():
         parts += _section(experiment, results, images)
+    path.write_text("\n".join(parts))
+    _write_suite(path.parent / "suite.md", results)
+
+
+def _write_suite(path: Path, results: Results) -> None:
+    """Write what docs/accuracy.md opens with: the suite's tables and picture."""
+    found = [r for cell in SUITE.cells(False) for r in results.all_of(cell)]
+    if not found:
+        return
+    image = path.parent / "images" / "suite.png"
+    picture(results, image)
+    parts = [_origin(SUITE, results, found)]
+    parts += [f"![accuracy of every method on every set](images/{image.name})\n"]
+    parts += _tables(SUITE.summarize(results, False))
     path.write_text("\n".join(parts))
 
 

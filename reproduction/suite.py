@@ -203,7 +203,26 @@ def summarize(results: Results, is_quick: bool) -> Summary:
         shown = (Figure(tuple(figures[m]), digits=3) for m in METHODS)
         rows.append((SETS[name].title, part, *shown, f"{regret:+.3f}"))
     headings = ("rows", "rules were", *METHODS, "regret")
-    return Summary((Table("Accuracy, means over seeds", headings, tuple(rows)),))
+    means = _means(
+        results, [name for name in wanted if accuracies(results, name, OURS)]
+    )
+    return Summary(
+        (
+            Table("Accuracy, means over seeds", headings, tuple(rows)),
+            Table("Mean over the sets", ("method", "accuracy", "sets"), means),
+        )
+    )
+
+
+def _means(results: Results, names: list[str]) -> tuple[Row, ...]:
+    """Return each method's mean over the sets that it was run on, and their number."""
+    rows = []
+    for method in METHODS:
+        found = [v for name in names if (v := accuracies(results, name, method))]
+        if found:
+            mean = float(np.mean([np.mean(values) for values in found]))
+            rows.append((method, f"{mean:.3f}", str(len(found))))
+    return tuple(rows)
 
 
 def picture(results: Results, path: Path) -> None:
