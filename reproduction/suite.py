@@ -27,6 +27,7 @@ from reproduction.suite_sets import CHOSEN_ON, SETS
 from reproduction.summary import Figure, Row, Summary, Table
 from selfexpress import SSCOMP, EnSC, SENet
 from selfexpress.affinity.similar import neighbor_graph
+from selfexpress.errors import DataError
 from selfexpress.ops.self_expression import unit_rows
 from selfexpress.spectral import spectral_clusters
 
@@ -68,10 +69,8 @@ def _spectral(X: NDArray[Any], k: int, seed: int, _: torch.device) -> Labels:
     return NeighborSpectral(k, random_state=seed).fit(X).labels_
 
 
-def _density(X: NDArray[Any], k: int, seed: int, _: torch.device) -> Labels:
+def _density(X: NDArray[Any], k: int, _: int, __: torch.device) -> Labels:
     """Return HDBSCAN's clusters, however many; noise is one more."""
-    if seed:
-        raise ValueError("HDBSCAN has no seed")
     found = HDBSCAN(min_cluster_size=max(5, len(X) // (20 * k)), copy=True).fit(X)
     return np.asarray(found.labels_, np.int64) + 1
 
@@ -169,7 +168,10 @@ class SuiteCell(Cell):
 
     def _labels(self, X: NDArray[Any], k: int, device: torch.device) -> Labels:
         if self.method == "HDBSCAN" and len(X) > _MOST_FOR_DENSITY:
-            raise ValueError(f"{len(X)} rows are too many for all pairs")
+            raise DataError(
+                f"HDBSCAN must compare all pairs of at most {_MOST_FOR_DENSITY} rows, "
+                f"got {len(X)}. Leave it out."
+            )
         return METHODS[self.method](X, k, self.seed, device)
 
 
