@@ -194,6 +194,7 @@ def accuracies(results: Results, dataset: str, method: str) -> list[float]:
 def summarize(results: Results, is_quick: bool) -> Summary:
     """Tabulate accuracies, and by how much the best rival is better."""
     wanted = _QUICK if is_quick else tuple(SETS)
+    shown = [m for m in METHODS if any(accuracies(results, n, m) for n in wanted)]
     rows: list[Row] = []
     for name in wanted:
         figures = {m: accuracies(results, name, m) for m in METHODS}
@@ -202,9 +203,9 @@ def summarize(results: Results, is_quick: bool) -> Summary:
         rivals = [float(np.mean(figures[m])) for m in RIVALS if figures[m]]
         regret = max(rivals, default=0.0) - float(np.mean(figures[OURS]))
         part = "chosen on" if name in CHOSEN_ON else "confirmed on"
-        shown = (Figure(tuple(figures[m]), digits=3) for m in METHODS)
-        rows.append((SETS[name].title, part, *shown, f"{regret:+.3f}"))
-    headings = ("rows", "rules were", *METHODS, "regret")
+        cells = (Figure(tuple(figures[m]), digits=3) for m in shown)
+        rows.append((SETS[name].title, part, *cells, f"{regret:+.3f}"))
+    headings = ("rows", "rules were", *shown, "regret")
     means = _means(
         results, [name for name in wanted if accuracies(results, name, OURS)]
     )
@@ -247,10 +248,10 @@ def picture(results: Results, path: Path) -> None:
     titles = [SETS[name].title + ("" if name in CHOSEN_ON else " *") for name in known]
     axes.set_yticks(range(len(known)), titles, fontsize=8)
     axes.set_xlabel("accuracy (* named before the rules were tried on it)")
-    axes.invert_yaxis()
     axes.set_xlim(0, 1.02)
     axes.grid(axis="both", alpha=0.3)
-    axes.legend(fontsize=7, loc="lower left")
+    axes.set_ylim(len(known) - 0.5, -0.5)
+    axes.legend(fontsize=7, loc="lower center", bbox_to_anchor=(0.4, 1), ncols=5)
     canvas.savefig(path, dpi=110)
 
 
