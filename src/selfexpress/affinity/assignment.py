@@ -1,8 +1,9 @@
 """Clusters of new rows, by the fitted rows that express them.
 
 A new row is expressed by the references; each cluster's share of the size of its
-coefficients is its claim on the row. ``python -m reproduction predict-rules`` compares
-this rule with others.
+coefficients is its claim on the row. Where the references have their rows, the claim
+counts the more the nearer the row is to the span of the cluster's basis: few rows of a
+small cluster express little of a new one, but span all of it.
 
 Shapes: M new rows, R references, D features, P embedding dimensions, k clusters.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from selfexpress import distributed
+from selfexpress.affinity.bases import ClusterBases
 from selfexpress.affinity.coefficients import largest_coefficients
 from selfexpress.affinity.exact import Candidates, express_new_rows
 from selfexpress.affinity.sparse_rows import SparseRows
@@ -35,6 +37,9 @@ _BLOCK_ROWS = {"cpu": 8192, "cuda": 65_536}
 # References most like a new row that may express it. Twice as many change no label in
 # a thousand, and take three times as long.
 N_SIMILAR = 50
+# A squared distance below which rows lie in a span but for noise, and the share that a
+# cluster has which expresses nothing of a row.
+_NEAREST, _NO_SHARE = 1e-3, 1e-3
 
 
 @dataclass(frozen=True)
@@ -50,12 +55,23 @@ class References:
         Of unit length; without them a network alone expresses new rows.
     keys : Tensor of shape (R, P), optional
         Embedded by the network's key tower, where there is one.
+    bases : ClusterBases, optional
+        See :meth:`with_bases`.
     """
 
     labels: NDArray[np.int64]
     n_clusters: int
     rows: Tensor | None = None
     keys: Tensor | None = None
+    bases: ClusterBases | None = None
+
+    def with_bases(self) -> References:
+        """Return the same with a basis of each cluster, if there are rows."""
+        if self.rows is None:
+            return self
+        labels = torch.from_numpy(self.labels).to(self.rows.device)
+        found = ClusterBases.of(self.rows, labels, self.n_clusters)
+        return replace(self, bases=found)
 
     @property
     def device(self) -> torch.device:
@@ -114,9 +130,11 @@ class Assignment:
         """
         start, stop = span or (0, len(source))
         n_empty = 0
-        for coefficients in self._blocks(source, start, stop):
+        for rows, coefficients in self._blocks(source, start, stop):
             n_empty += int((coefficients.value == 0).all(dim=1).sum())
-            yield cluster_weights(coefficients, self.references)
+            weights = cluster_weights(coefficients, self.references)
+            bases = self.references.bases
+            yield weights if bases is None else _by_nearness(weights, rows, bases)
         if n_empty:
             warnings.warn(
                 "Every row to be assigned should have a coefficient, but "
@@ -128,15 +146,18 @@ class Assignment:
 
     def coefficients(self, source: RowSource) -> sparse.csr_array:
         """Return the coefficients of every row on the references, (M, R)."""
-        blocks = [part.to_csr() for part in self._blocks(source, 0, len(source))]
+        blocks = [part.to_csr() for _, part in self._blocks(source, 0, len(source))]
         return sparse.csr_array(sparse.vstack(blocks, format="csr"))
 
-    def _blocks(self, source: RowSource, start: int, stop: int) -> Iterator[SparseRows]:
+    def _blocks(
+        self, source: RowSource, start: int, stop: int
+    ) -> Iterator[tuple[Tensor, SparseRows]]:
         device = self.references.device
         size = _BLOCK_ROWS.get(device.type, 8192)
         ahead = Prefetched(source)
         for block in blocks_between(ahead, start, stop, block_size=size):
-            yield self._express(block.rows.to(device))
+            rows = block.rows.to(device)
+            yield rows, self._express(rows)
 
     def _express(self, rows: Tensor) -> SparseRows:
         kept = self.references
@@ -153,6 +174,17 @@ class Assignment:
             n_nonzero=self.n_nonzero,
             exclude_self=False,
         )
+
+
+def _by_nearness(
+    weights: NDArray[np.float64], rows: Tensor, bases: ClusterBases
+) -> NDArray[np.float64]:
+    """Weigh each cluster's share by how near the rows are to its span, (M, k)."""
+    distances = bases.residuals(rows).double().cpu().numpy()
+    claims: NDArray[np.float64] = (weights + _NO_SHARE) / (distances + _NEAREST)
+    claims[:, np.bincount(bases.owner.cpu(), minlength=bases.n_clusters) == 0] = 0
+    claims /= claims.sum(axis=1, keepdims=True)
+    return claims
 
 
 def cluster_weights(

@@ -202,7 +202,10 @@ class InductiveClusterer(ShownInNotebooks, SelfExpressiveClusterer, ABC):
 
     @own_arithmetic()
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return how much of each row is expressed by each cluster.
+        """Return each cluster's claim on each row.
+
+        How much of the row the cluster expresses, weighed by how near the row is to
+        the span of the cluster's rows; without reference rows the first alone.
 
         Parameters
         ----------
@@ -211,7 +214,7 @@ class InductiveClusterer(ShownInNotebooks, SelfExpressiveClusterer, ABC):
         Returns
         -------
         ndarray of shape (n_samples, n_clusters)
-            Rows sum to 1. Shares of coefficients, not calibrated probabilities.
+            Rows sum to 1. Not calibrated probabilities.
         """
         source = self._new_rows(X)
         return np.concatenate(list(self._assignment().weights(source)))
@@ -333,9 +336,10 @@ class InductiveClusterer(ShownInNotebooks, SelfExpressiveClusterer, ABC):
 
     def _chosen_references(self, expressed: Expressed, plan: Plan) -> References:
         """Return what new rows are expressed by: all rows of the graph."""
-        return References(
+        references = References(
             self.labels_, self.n_clusters_, expressed.rows, expressed.keys
         )
+        return references.with_bases()
 
     def _assignment(self) -> Assignment:
         check_is_fitted(self, "references_")

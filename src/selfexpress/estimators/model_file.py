@@ -265,7 +265,8 @@ def _references(
         kept[name] = part.to(device)
     if kept["rows"] is None and kept["keys"] is None:
         raise ValueError("it has no references")
-    return References(labels, facts["n_clusters"], kept["rows"], kept["keys"])
+    references = References(labels, facts["n_clusters"], kept["rows"], kept["keys"])
+    return references.with_bases()
 
 
 def _require_numbers(tensor: Tensor, what: str) -> None:
