@@ -194,25 +194,26 @@ def accuracies(results: Results, dataset: str, method: str) -> list[float]:
 def summarize(results: Results, is_quick: bool) -> Summary:
     """Tabulate accuracies, and by how much the best rival is better."""
     wanted = _QUICK if is_quick else tuple(SETS)
-    shown = [m for m in METHODS if any(accuracies(results, n, m) for n in wanted)]
+    rivals = [m for m in RIVALS if any(accuracies(results, n, m) for n in wanted)]
     rows: list[Row] = []
     for name in wanted:
-        figures = {m: accuracies(results, name, m) for m in METHODS}
-        if not figures[OURS]:
+        ours = accuracies(results, name, OURS)
+        if not ours:
             continue
-        rivals = [float(np.mean(figures[m])) for m in RIVALS if figures[m]]
-        regret = max(rivals, default=0.0) - float(np.mean(figures[OURS]))
-        part = "chosen on" if name in CHOSEN_ON else "confirmed on"
-        cells = (Figure(tuple(figures[m]), digits=3) for m in shown)
-        rows.append((SETS[name].title, part, *cells, f"{regret:+.3f}"))
-    headings = ("rows", "rules were", *shown, "regret")
-    means = _means(
+        found = {m: accuracies(results, name, m) for m in rivals}
+        means = {m: float(np.mean(values)) for m, values in found.items() if values}
+        regret = max(means.values(), default=0.0) - float(np.mean(ours))
+        shown = (f"{means[m]:.3f}" if m in means else "-" for m in rivals)
+        title = SETS[name].title + ("" if name in CHOSEN_ON else " *")
+        rows.append((title, Figure(tuple(ours), digits=3), f"{regret:+.3f}", *shown))
+    headings = ("rows", OURS, "regret", *rivals)
+    totals = _means(
         results, [name for name in wanted if accuracies(results, name, OURS)]
     )
     return Summary(
         (
             Table("Accuracy, means over seeds", headings, tuple(rows)),
-            Table("Mean over the sets", ("method", "accuracy", "sets"), means),
+            Table("Mean over the sets", ("method", "accuracy", "sets"), totals),
         )
     )
 
