@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-# Of the squared length of a cluster's rows that its basis holds. Of unions of
-# subspaces the rest is rounding, of images and text noise.
-_HELD = 0.98
+# Of the squared length of a cluster's rows that its basis holds. More would span the
+# noise of text, less would lose directions of subspaces.
+_HELD = 0.95
 # Rows of a cluster for each vector of its basis: fewer would be spanned one by one.
 _ROWS_A_VECTOR = 3
 
