@@ -30,7 +30,7 @@ def whole_sets(
     dataset: str = "mnist",
     features: str = "white",
     n_rows: int | None = None,
-    n_references: int = 10_000,
+    n_references: int | str = "auto",
 ) -> dict[str, Any]:
     """Fit on all rows; the second of two runs is timed, when everything is loaded."""
     paper = Preparation(projection="uncentred", n_components=500)

@@ -91,8 +91,7 @@ class EnSC(InductiveClusterer):
         Rows compared with a batch at a time; None for what suits the device. Memory
         grows with the product of the two, not with the square of the data.
     n_references : int or "auto"
-        Rows of the graph, where it is built of a sample. "auto" is 20,000 on a GPU and
-        10,000 on a CPU.
+        Rows of the graph, where it is built of a sample. "auto" is 20,000.
     n_cluster_samples : int, "auto" or None
         Rows drawn at random to build the graph of; all others are assigned by them.
         None for all rows, which "auto" takes of up to 20,000.

@@ -295,7 +295,7 @@ class InductiveClusterer(ShownInNotebooks, SelfExpressiveClusterer, ABC):
         """Return seed, rows, sample and centre of a plan."""
         # Many processes must draw the same rows.
         seed = int(distributed.from_main(torch.tensor(self._seed())))
-        index = graph_rows(self, len(source), seed=seed, device=device)
+        index = graph_rows(self, len(source), seed=seed)
         center = chosen_center(self, source, index)
         return {
             "whole": _unit(source, center, dtype),

@@ -136,7 +136,7 @@ class SENet(InductiveClusterer):
     n_references : int or "auto"
         Rows of the graph, where it is built of a sample; most fitted rows that a
         network keeps to assign new ones. "auto" is 20,000 where coefficients are
-        solved for on a GPU, else 10,000.
+        solved for, else 10,000.
     n_cluster_samples : int, "auto" or None
         Rows drawn at random to build the graph of; all others are assigned by them, as
         new rows are, so that time grows linearly with the rows. None for all rows.
@@ -342,9 +342,7 @@ class SENet(InductiveClusterer):
             labels=self.labels_,
             n_clusters=self.n_clusters_,
             n_references=(
-                len(plan.index)
-                if plan.is_sample
-                else chosen_references(self, plan.device)
+                len(plan.index) if plan.is_sample else chosen_references(self)
             ),
             seed=plan.seed,
         )

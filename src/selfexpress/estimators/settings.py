@@ -146,15 +146,13 @@ def require_references(n_references: object) -> None:
         require_count("n_references", n_references, advice="Use 10_000.")
 
 
-def graph_rows(
-    model: Any, n_samples: int, *, seed: int, device: torch.device
-) -> Tensor:
+def graph_rows(model: Any, n_samples: int, *, seed: int) -> Tensor:
     """Return the positions of the rows to build the graph of."""
     n_rows = streaming.n_clustered(
         model.n_cluster_samples,
         n_samples,
         n_clusters=least_clusters(model.n_clusters),
-        n_references=chosen_references(model, device),
+        n_references=chosen_references(model),
         n_nonzero=model.n_nonzero if isinstance(model.n_nonzero, int) else _N_SIMILAR,
         most=MOST_IN_GRAPH if is_exact(model) else None,
     )
@@ -162,11 +160,11 @@ def graph_rows(
     return streaming.draw(n_samples, n_rows, seed=seed + 1)
 
 
-def chosen_references(model: Any, device: torch.device) -> int:
-    """Return the rows of a graph of a sample: twice as many on a GPU, if "auto"."""
+def chosen_references(model: Any) -> int:
+    """Return the rows of a graph of a sample; "auto" is fewer for a network alone."""
     if not is_auto(model.n_references):
         return int(model.n_references)
-    return 20_000 if is_exact(model) and device.type == "cuda" else 10_000
+    return MOST_IN_GRAPH if is_exact(model) else 10_000
 
 
 def chosen_candidates(
