@@ -293,7 +293,9 @@ rng = np.random.default_rng(0)
 basis = rng.normal(size=(2, 3, 10))
 rows = np.concatenate([rng.normal(size=(4096, 3)) @ part for part in basis])
 settings = dict(hidden_sizes=(2048,), n_embedding=32, n_init=1, max_iter=2)
-settings |= dict(algorithm=sys.argv[1], n_train_samples=None, n_nonzero=20)
+settings |= dict(
+    algorithm=sys.argv[1], n_train_samples=None, n_nonzero=20, refine=None
+)
 model = SENet(2, **settings, gamma=2000.0, device="cpu", random_state=0)
 SENet(2, **{**settings, "hidden_sizes": (4,)}, gamma=2000.0, device="cpu",
       random_state=0).fit(rows[::40])  # load all that is loaded late
