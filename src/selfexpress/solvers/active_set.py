@@ -125,7 +125,7 @@ def solve_candidates(
     """
     nobody = torch.full((len(targets),), -1, device=targets.device)
     rows = _first_rows(targets, nobody, dictionary, config, candidates)
-    order = (candidates < 0).to(torch.uint8).argsort(dim=1, stable=True)
+    order = _padding_last(candidates)[1]
     n_bytes = candidates.shape[1] * dictionary.shape[1] * dictionary.element_size()
     n_rows = max(1, GATHER_BYTES[dictionary.device.type] // n_bytes)
     found = []
